@@ -43,8 +43,15 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def postgres_store(postgres: PostgresServer) -> Iterator[str]:
-    """The URL of an empty database."""
+    """The URL of a database without data."""
     with postgres.database() as url:
+        yield url
+
+
+@pytest.fixture
+def empty_database(postgres: PostgresServer) -> Iterator[str]:
+    """The URL of a database that nobody has opened yet."""
+    with postgres.database(empty=True) as url:
         yield url
 
 

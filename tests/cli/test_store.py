@@ -64,14 +64,14 @@ def test_a_team_file_may_name_the_database_of_runs_and_memory(tmp_path: Path, po
     assert list(tmp_path.rglob("*.db")) == []
 
 
-def test_a_file_that_is_named_precedes_the_database(tmp_path: Path, postgres_store: str) -> None:
+def test_a_file_that_is_named_precedes_the_database(tmp_path: Path, empty_database: str) -> None:
     story = script(tmp_path, task("one"))
     played = chargehand(
-        tmp_path, "play", story, "--run", "here", "--journal", "here.db", CHARGEHAND_STORE=postgres_store
+        tmp_path, "play", story, "--run", "here", "--journal", "here.db", CHARGEHAND_STORE=empty_database
     )
     assert played.returncode == 0, played.stderr
     assert names(tmp_path, "--journal", "here.db") == ["here"]
-    assert "nothing of chargehand" in chargehand(tmp_path, "runs", "--store", postgres_store).stderr
+    assert "nothing of chargehand" in chargehand(tmp_path, "runs", "--store", empty_database).stderr
 
 
 @pytest.mark.parametrize("variable", ["mysql://me:hidden@here/runs", "runs.db"])

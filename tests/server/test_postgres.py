@@ -165,3 +165,23 @@ def test_two_servers_that_get_the_same_call_at_once_begin_one_run(tmp_path: Path
         assert len(runs) == 5
         for run in runs:
             one.wait(run)
+
+
+def test_two_servers_that_change_one_agent_at_once_lose_no_change(tmp_path: Path, store: PostgresUrl) -> None:
+    with (
+        running(settings_in(tmp_path / "one", store=store)) as one,
+        running(settings_in(tmp_path / "two", store=store)) as two,
+        Letta(base_url=one.url, api_key=one.token) as client,
+        Letta(base_url=two.url, api_key=two.token) as other,
+    ):
+        agent = client.agents.create(name="bob", model="demo", include_base_tools=False)
+        tools = list(client.tools.list())
+        assert len(tools) >= 6
+        with ThreadPoolExecutor(6) as pool:
+            calls = [
+                pool.submit((client, other)[at % 2].agents.tools.attach, str(tool.id), agent_id=agent.id)
+                for at, tool in enumerate(tools)
+            ]
+            for call in calls:
+                call.result()
+        assert {tool.name for tool in client.agents.tools.list(agent.id)} == {tool.name for tool in tools}

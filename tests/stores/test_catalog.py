@@ -108,6 +108,16 @@ async def test_fields_are_changed_by_id(catalog: Catalog, thing: Thing) -> None:
         await catalog.change(replace(kept, id=kept.id[:-4] + "0000"))
 
 
+@kinds
+async def test_a_thing_that_was_changed_since_is_not_changed_again(catalog: Catalog, thing: Thing) -> None:
+    kept = await catalog.add(thing)
+    changed = await catalog.change(replace(kept, description="one"), expect=kept.updated)
+    with pytest.raises(Conflict, match="was changed meanwhile"):
+        await catalog.change(replace(kept, description="two"), expect=kept.updated)
+    assert await catalog.get(type(thing), kept.id) == changed
+    assert (await catalog.change(replace(changed, description="two"), expect=changed.updated)).description == "two"
+
+
 async def test_changing_a_block_leaves_its_text_and_versions(catalog: Catalog) -> None:
     block = await catalog.add(Block("facts", "one"))
     edited = await catalog.edit(block.id, Append("two"), PERSON)

@@ -64,11 +64,22 @@ def test_a_file_is_no_database_and_a_database_no_file() -> None:
         postgres_url("runs.db")
 
 
+_FORK = """
+import os, sys
+from chargehand.journal.store import list_runs
+print(len(list_runs(sys.argv[1])), flush=True)
+child = os.fork()
+print(len(list_runs(sys.argv[1])), flush=True)
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
 # --- the schema
 
 
-def test_six_processes_may_open_an_empty_database_at_once(postgres_store: str) -> None:
-    command = [sys.executable, "-c", _OPEN, postgres_store]
+def test_six_processes_may_open_an_empty_database_at_once(empty_database: str) -> None:
+    command = [sys.executable, "-c", _OPEN, empty_database]
     openers = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(6)]
     outputs = [opener.communicate(timeout=60)[0] for opener in openers]
     assert outputs == ["1\n"] * 6
@@ -83,24 +94,24 @@ async def test_a_newer_schema_is_refused(postgres: PostgresServer, postgres_stor
     assert caught.value.newer
 
 
-async def test_an_older_schema_is_brought_up_to_date(postgres_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_older_schema_is_brought_up_to_date(empty_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     present = migrations.scripts()
-    await open_database(postgres_url(postgres_store))
+    await open_database(postgres_url(empty_database))
     monkeypatch.setattr(migrations, "scripts", lambda: [*present, "CREATE TABLE later (number int)"])
-    database = await open_database(postgres_url(f"{postgres_store}&tenant=other"))
+    database = await open_database(postgres_url(f"{empty_database}&tenant=other"))
     assert await database.fetch("SELECT * FROM later") == []
     assert [tuple(row) for row in await database.fetch("SELECT version FROM schema")] == [(len(present) + 1,)]
 
 
 async def test_a_script_that_fails_leaves_the_schema_as_it_was(
-    postgres: PostgresServer, postgres_store: str, monkeypatch: pytest.MonkeyPatch
+    postgres: PostgresServer, empty_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     present = migrations.scripts()
     monkeypatch.setattr(migrations, "scripts", lambda: [*present, "CREATE TABLE later (number int); SELECT 1 / 0"])
     with pytest.raises(StoreError):
-        await open_database(postgres_url(postgres_store))
+        await open_database(postgres_url(empty_database))
     monkeypatch.undo()
-    database = await open_database(postgres_url(postgres_store))
+    database = await open_database(postgres_url(empty_database))
     assert [tuple(row) for row in await database.fetch("SELECT to_regclass('later')")] == [(None,)]
 
 
@@ -110,8 +121,8 @@ async def test_a_server_that_is_too_old_is_refused(postgres_store: str, monkeypa
         await open_database(postgres_url(postgres_store))
 
 
-async def test_what_is_only_read_is_not_created(postgres_store: str) -> None:
-    url = postgres_url(postgres_store)
+async def test_what_is_only_read_is_not_created(empty_database: str) -> None:
+    url = postgres_url(empty_database)
     with pytest.raises(Refused, match="nothing of chargehand"):
         await open_database(url, create=False)
     await open_database(url)
@@ -168,6 +179,12 @@ def test_a_database_is_used_from_any_loop_and_from_none(postgres_store: str) -> 
         return (await (await open_database(url)).fetch("SELECT 41 + 1"))[0][0]
 
     assert [asyncio.run(ask()), asyncio.run(ask()), client_thread().wait(ask())] == [42, 42, 42]
+
+
+def test_a_forked_child_has_connections_of_its_own(postgres_store: str) -> None:
+    command = [sys.executable, "-c", _FORK, postgres_store]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["0", "0", "0"]), done.stderr
 
 
 # --- errors

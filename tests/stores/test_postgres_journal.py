@@ -182,26 +182,26 @@ async def test_tenants_have_runs_of_the_same_name_and_see_only_their_own(postgre
     assert await tenants_with_open_runs(postgres_url(postgres_store)) == ["lab", "main"]
 
 
-async def test_a_journal_is_read_and_pruned_without_being_opened(postgres_store: str, tmp_path: Path) -> None:
+async def test_a_journal_is_read_and_pruned_without_being_opened(empty_database: str, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="nothing of chargehand"):
-        list_runs(postgres_store)
-    assert examine_journal(postgres_store).fault == ""
-    journal = await open_journal(postgres_store)
+        list_runs(empty_database)
+    assert examine_journal(empty_database).fault == ""
+    journal = await open_journal(empty_database)
     lease = await begin(journal, "held")
     ended = await begin(journal, "ended")
     await journal.append(ended, [Entry(2, AT, RunEnded("complete", "done"))])
-    assert {row.run for row in list_runs(postgres_store)} == {"held", "ended"}
-    assert [row.run for row in list_open_runs(postgres_store)] == ["held"]
-    assert numbers(read_run(postgres_store, "ended", after=1)) == [2]
-    assert read_readable(postgres_store, "held").entries == entries(1)
-    pruned = prune_runs(postgres_store, ["held", "ended", "none"])
+    assert {row.run for row in list_runs(empty_database)} == {"held", "ended"}
+    assert [row.run for row in list_open_runs(empty_database)] == ["held"]
+    assert numbers(read_run(empty_database, "ended", after=1)) == [2]
+    assert read_readable(empty_database, "held").entries == entries(1)
+    pruned = prune_runs(empty_database, ["held", "ended", "none"])
     assert (pruned.runs, pruned.held) == (("ended",), ("held",))
     with pytest.raises(Refused, match="pg_dump"):
-        back_up(postgres_store, tmp_path / "copy")
+        back_up(empty_database, tmp_path / "copy")
     await journal.append(lease, entries(2))
     await journal.close()
-    assert prune_runs(postgres_store, ["held"]).runs == ("held",)
-    assert await ask(postgres_store, "SELECT * FROM entries") == []
+    assert prune_runs(empty_database, ["held"]).runs == ("held",)
+    assert await ask(empty_database, "SELECT * FROM entries") == []
 
 
 @pytest.mark.parametrize(

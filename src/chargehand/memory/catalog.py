@@ -128,10 +128,11 @@ class Catalog(Protocol):
         """
         ...
 
-    async def change(self, thing: Kept) -> Kept:
+    async def change(self, thing: Kept, *, expect: Instant | None = None) -> Kept:
         """Keep new fields of a thing by its id; Unknown if there is none.
 
-        A block's value and versions stay as they are: that is what `edit` is for.
+        `expect` is when the caller has seen it `updated`: Conflict if it was changed since. A block's value and
+        versions stay as they are: that is what `edit` is for.
         """
         ...
 

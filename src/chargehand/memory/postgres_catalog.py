@@ -130,10 +130,10 @@ class PostgresCatalog:
         )
         return await self._read(lambda rows: rows.find(kind, wanted))
 
-    async def change(self, thing: Kept) -> Kept:
+    async def change(self, thing: Kept, *, expect: Instant | None = None) -> Kept:
         check_names(thing)
         now = self._opened.clock()
-        return await self._write(lambda rows: rows.change(thing, now))
+        return await self._write(lambda rows: rows.change(thing, now, expect))
 
     async def delete(self, kind: type[Thing], which: str) -> bool:
         return await self._write(lambda rows: rows.delete(kind, which))

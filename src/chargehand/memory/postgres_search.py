@@ -195,8 +195,8 @@ _INDEX = """
     CREATE INDEX CONCURRENTLY {name} ON passage_vectors USING hnsw ((vec::vector({width})) vector_cosine_ops)
     WHERE width = {width}
 """
-_FINISHED: set[tuple[PostgresUrl, int]] = set()
-"""Databases and widths of which this process knows that the index is there."""
+_SEEN_TO: set[tuple[PostgresUrl, int]] = set()
+"""Databases and widths whose index is there, or is being built by this process."""
 
 
 def build_index_later(database: PostgresDatabase, store: Holding) -> None:
@@ -205,8 +205,8 @@ def build_index_later(database: PostgresDatabase, store: Holding) -> None:
     Until it is there they are all compared. One process builds; nobody who writes waits for it.
     """
     known = (database.url, store.width)
-    if store.embedded > EXACT and store.width <= INDEXED_WIDTH and known not in _FINISHED:
-        _FINISHED.add(known)
+    if store.embedded > EXACT and store.width <= INDEXED_WIDTH and known not in _SEEN_TO:
+        _SEEN_TO.add(known)
         client_thread().spawn(_build_index(database, store.width))
 
 
@@ -214,6 +214,7 @@ async def _build_index(database: PostgresDatabase, width: int) -> None:
     connection = await database.connect()
     try:
         if not await connection.fetchval("SELECT pg_try_advisory_lock($1, $2)", _INDEX_LOCK, width):
+            _SEEN_TO.discard((database.url, width))  # another process builds it, and may die before it is done
             return
         if await _has_index(connection, width):
             return
@@ -222,7 +223,7 @@ async def _build_index(database: PostgresDatabase, width: int) -> None:
         statement = _INDEX.format(name=_index_name(width), width=width)
         await connection.execute(statement, timeout=_BUILDING)
     except BaseException:
-        _FINISHED.discard((database.url, width))  # with the next insertion it is tried again
+        _SEEN_TO.discard((database.url, width))  # with the next insertion it is tried again
         raise
     finally:
         connection.terminate()

@@ -218,9 +218,9 @@ class ThingRows:
         if number is not None and first is not None:
             await self._keep(number, first, key)
 
-    async def change(self, thing: Some, now: Instant) -> Some:
+    async def change(self, thing: Some, now: Instant, expect: Instant | None) -> Some:
         number, existing = await self.need(type(thing), thing.id, lock=True)
-        changed = changed_thing(thing, existing, now)
+        changed = changed_thing(thing, existing, now, expect)
         await self.rewrite(number, changed)
         return changed
 

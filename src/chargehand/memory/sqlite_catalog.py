@@ -152,9 +152,9 @@ class SqliteCatalog:
             order=order,
         )
 
-    async def change(self, thing: Kept) -> Kept:
+    async def change(self, thing: Kept, *, expect: Instant | None = None) -> Kept:
         now = self._opened.clock()
-        return await self._write(thing_rows.change, thing, now)
+        return await self._write(thing_rows.change, thing, now, expect)
 
     async def delete(self, kind: type[Thing], which: str) -> bool:
         def work(db: sqlite3.Connection) -> bool:

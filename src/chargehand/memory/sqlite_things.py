@@ -98,10 +98,10 @@ def add(db: sqlite3.Connection, space: str, thing: Thing, body: bytes, *, brough
     return number
 
 
-def change(db: sqlite3.Connection, space: str, thing: Some, now: Instant) -> Some:
+def change(db: sqlite3.Connection, space: str, thing: Some, now: Instant, expect: Instant | None) -> Some:
     check_names(thing)
     number, existing = need(db, space, type(thing), thing.id)
-    changed = changed_thing(thing, existing, now)
+    changed = changed_thing(thing, existing, now, expect)
     rewrite(db, number, changed)
     db.execute("DELETE FROM tags WHERE thing = ?", (number,))
     db.execute("DELETE FROM members WHERE team = ?", (number,))

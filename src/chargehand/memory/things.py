@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from chargehand.engine.policy import Instant
 from chargehand.engine.value import encode_value
-from chargehand.errors import Corrupt, Invalid, Refused, Unknown
+from chargehand.errors import Conflict, Corrupt, Invalid, Refused, Unknown
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import ANYTHING, NO_GRANT, Access, Block, Change, Edit, Grant, Origin, created
 from chargehand.memory.catalog import PREFIXES, Attached, Group, KeptConversation, Profile, Thing
@@ -90,8 +90,11 @@ def new_thing(thing: Some, origin: Origin, now: Instant) -> tuple[Some, Change |
     return added, None
 
 
-def changed_thing(thing: Some, existing: Thing, now: Instant) -> Some:
-    """The thing with what only edits and insertions may change."""
+def changed_thing(thing: Some, existing: Thing, now: Instant, expect: Instant | None) -> Some:
+    """The thing with what only edits and insertions may change; Conflict if it is not as the caller has seen it."""
+    if expect is not None and existing.updated != expect:
+        version = existing.version if isinstance(existing, Block) else 0
+        raise Conflict(f"{PREFIXES[type(thing)]} {thing.id} was changed meanwhile; read it and decide again", version)
     thing = replace(thing, created=existing.created, updated=now)
     if isinstance(thing, Block) and isinstance(existing, Block):
         if len(existing.value) > thing.limit:

@@ -21,7 +21,7 @@ from chargehand.engine.policy import Breaking, Instant, Retry, Seconds
 from chargehand.models.call_errors import CallFailed, is_rate_limited, shorten_words
 from chargehand.models.limits import Limiter, Refusals, Ticket, guess_tokens
 from chargehand.models.messages import Reply, Request, Usage
-from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
+from chargehand.models.model import ClosableModel, Hear, Model, ModelCard, ModelFailed
 from chargehand.models.prices import Price
 from chargehand.waits import waiting
 
@@ -104,9 +104,8 @@ class Guarded:
             self._card = self._prices.price.on(self._card)
 
     async def close(self) -> None:
-        close = getattr(self._model, "close", None)
-        if close is not None:
-            await close()
+        if isinstance(self._model, ClosableModel):
+            await self._model.close()
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
         self.limiter.retries.called()

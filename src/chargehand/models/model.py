@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from math import ceil
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from chargehand.code_errors import failure_of
 from chargehand.engine.declared import Declared
@@ -69,6 +69,13 @@ class Model(Protocol):
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
         """Answer once. `hear` is told the text piece by piece as it comes. ModelFailed when it does not work out."""
         ...
+
+
+@runtime_checkable
+class ClosableModel(Protocol):
+    """A model that holds connections or a process until it is closed."""
+
+    async def close(self) -> None: ...
 
 
 class ModelFailed(Exception):

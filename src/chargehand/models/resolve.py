@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
-from typing import Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
+from typing import TypeAlias, TypedDict, Unpack
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -33,7 +33,7 @@ from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.guard import BREAKING, RETRY, Guarded
 from chargehand.models.http import MOST_BYTES, PATIENCE, Timeouts, Transport
 from chargehand.models.limits import Limiter, Pace
-from chargehand.models.model import Model
+from chargehand.models.model import ClosableModel, Model
 from chargehand.models.openai import OpenAIChat
 from chargehand.models.prices import FREE, Price, PricedModel, PriceTag, similar_models
 from chargehand.models.providers import (
@@ -99,11 +99,6 @@ class Reach(Struct, frozen=True):
     key: str
     variable: str
     """Where the key is looked for."""
-
-
-@runtime_checkable
-class _Closes(Protocol):
-    async def close(self) -> None: ...
 
 
 class Finder:
@@ -199,7 +194,7 @@ class Finder:
         models = self._found
         self._found = []
         for _, _, model in models:
-            if isinstance(model, _Closes):
+            if isinstance(model, ClosableModel):
                 await model.close()
         if self._lent:
             return

@@ -5,6 +5,7 @@ nothing to close here.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -143,6 +144,7 @@ async def setup(connection: Connection, tenant: int) -> None:
 
 _OPEN: dict[PostgresUrl, PostgresDatabase] = {}
 """By URL. Only the thread of all connections uses it."""
+os.register_at_fork(after_in_child=_OPEN.clear)  # connections of the parent are worth nothing in a child
 
 
 async def open_database(url: PostgresUrl, *, create: bool = True) -> PostgresDatabase:

@@ -237,19 +237,8 @@ class Runner:
         first = ev.Entry(1, now, checked(request, now, late=_LATE))
         lease = await self._claim(run, new=True)
         try:
-            listener, on_text = self._hears(quiet=quiet)
-            drive = RunLoop(
-                journal=self._journal,
-                executor=self._executor,
-                lease=lease,
-                state=begin(first),
-                clock=clock,
-                runner=self,
-                listener=listener,
-                on_text=on_text,
-                unwritten=[first],
-                kept=[] if keep_entries else None,
-            )
+            kept: list[ev.Entry] | None = [] if keep_entries else None
+            drive = self._run_loop(lease, begin(first), clock, quiet=quiet, unwritten=[first], kept=kept)
             return await self._drive(drive, lease, also, wait_for_input=wait_for_input)
         finally:
             await self._release(lease)
@@ -274,17 +263,7 @@ class Runner:
             if not any(isinstance(event, ev.CancelRequested) for event in also):  # any team may end a run
                 self._check_members(run, state)
             more = (ev.RunResumed(lease.epoch), *also)
-            listener, on_text = self._hears(quiet=quiet)
-            drive = RunLoop(
-                journal=self._journal,
-                executor=self._executor,
-                lease=lease,
-                state=state,
-                clock=self._steady(state.at),
-                runner=self,
-                listener=listener,
-                on_text=on_text,
-            )
+            drive = self._run_loop(lease, state, self._steady(state.at), quiet=quiet)
             return await self._drive(drive, lease, more, wait_for_input=wait_for_input)
         finally:
             await self._release(lease)
@@ -313,14 +292,34 @@ class Runner:
             began = f" {state.requested.team!r}" if state.requested.team else ""
             self._members.check_recorded(run, state.requested.roster, f"resume it with the team{began} it began with")
 
-    def _hears(self, *, quiet: bool) -> tuple[Listener | None, TextListener | None]:
+    def _run_loop(
+        self,
+        lease: Lease,
+        state: RunState,
+        clock: Clock,
+        *,
+        quiet: bool,
+        unwritten: Sequence[ev.Entry] = (),
+        kept: list[ev.Entry] | None = None,
+    ) -> RunLoop:
         listener, on_text = (None, None) if quiet else self._heard
         listeners = self._executor_listeners()
         if self._load is not None:
             listeners.insert(0, self._load.hear)
         if listener is not None:
             listeners.append(listener)
-        return combine_listeners(listeners), on_text
+        return RunLoop(
+            journal=self._journal,
+            executor=self._executor,
+            lease=lease,
+            state=state,
+            clock=clock,
+            runner=self,
+            listener=combine_listeners(listeners),
+            on_text=on_text,
+            unwritten=unwritten,
+            kept=kept,
+        )
 
     def _executor_listeners(self) -> list[Listener]:
         """Those of its executor, after those of the executors whose runs its runs are inside of."""

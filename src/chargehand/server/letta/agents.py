@@ -18,6 +18,7 @@ from chargehand.server.letta.executor import (
     MATCHING,
     attach_archive,
     blocks_of,
+    change_kept,
     is_supervisor,
     lock_of,
 )
@@ -214,9 +215,8 @@ async def update(call: LettaCall) -> Table:
 
 async def change_agent(call: LettaCall, change: Callable[[Profile], Profile]) -> Table:
     """Change the agent that the path names, as it is then."""
-    async with lock_of(call.tenant, call.path("agent")):
-        profile = await call.catalog.change(change(await call.agent()))
-    return await describe_agent(call, profile)
+    agent = await call.agent()
+    return await describe_agent(call, await change_kept(call.tenant, Profile, agent.id, change))
 
 
 @route("DELETE", _AGENT)

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from chargehand.engine.roster import Match
 from chargehand.memory.catalog import KeptConversation, Profile
-from chargehand.server.letta.executor import lock_of
+from chargehand.server.letta.executor import change_kept, lock_of
 from chargehand.server.letta.index import OWN_CONVERSATION
 from chargehand.server.letta.messages import cancel_runs, follow_run, list_messages, read_message_request, respond
 from chargehand.server.letta.routing import LettaCall, route
@@ -56,9 +56,8 @@ def _describe(conversation: KeptConversation) -> Table:
     }
 
 
-async def _read_fields(call: LettaCall, conversation: KeptConversation) -> KeptConversation:
+def _change_fields(conversation: KeptConversation, sent: ConversationFields) -> KeptConversation:
     """A conversation with what was sent of it."""
-    sent = await call.checked_body(ConversationFields)
     return structs.replace(
         conversation,
         name=conversation.name if sent.summary is UNSET else sent.summary or "",
@@ -72,7 +71,8 @@ async def create(call: LettaCall) -> Table:
     if not agent:
         raise invalid("agent_id is missing: say in the query with which agent the conversation is")
     profile = await call.find(Profile, agent)
-    new = await _read_fields(call, KeptConversation(agent=profile.id, tags=(profile.id,)))
+    sent = await call.checked_body(ConversationFields)
+    new = _change_fields(KeptConversation(agent=profile.id, tags=(profile.id,)), sent)
     return _describe(await call.catalog.add(new))
 
 
@@ -95,9 +95,12 @@ async def retrieve(call: LettaCall) -> Table:
 
 @route("PATCH", _PATH)
 async def update(call: LettaCall) -> Table:
-    async with lock_of(call.tenant, call.path("conversation")):
-        changed = await _read_fields(call, await call.find(KeptConversation))
-        return _describe(await call.catalog.change(changed))
+    conversation = await call.find(KeptConversation)
+    sent = await call.checked_body(ConversationFields)
+    changed = await change_kept(
+        call.tenant, KeptConversation, conversation.id, lambda conversation: _change_fields(conversation, sent)
+    )
+    return _describe(changed)
 
 
 @route("DELETE", _PATH)

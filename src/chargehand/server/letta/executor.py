@@ -6,7 +6,8 @@ replies.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, cast
 
 from msgspec import structs
@@ -21,10 +22,11 @@ from chargehand.engine.budget import NOTHING, Budget
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.roster import Agent, Match
-from chargehand.errors import Invalid
+from chargehand.errors import Conflict, Invalid, Refused
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block, Grant
-from chargehand.memory.catalog import KeptConversation, Profile
+from chargehand.memory.catalog import PREFIXES, Kept, KeptConversation, Profile
+from chargehand.memory.things import unknown_thing
 from chargehand.runtime.executor import Done, Executor, Listener, Proposal, Refined, StepContext, WorkFailed
 from chargehand.server.letta.custom_tools import client_side_tools, custom_tools
 from chargehand.server.letta.message_log import read_logs
@@ -52,6 +54,7 @@ _TASK = "{{instruction}}\n\n{{inputs}}"  # people talk to an agent: what they sa
 _MESSAGE = "what you want to know or to have done, with everything the reader needs to know"
 _OTHER = "the id of the other agent"
 _MAX_READERS = 500
+_TRIES = 100  # of a change that other servers come before
 _DAY = 86400.0  # the nested run ends long before
 
 
@@ -61,6 +64,19 @@ _DAY = 86400.0  # the nested run ends long before
 def lock_of(tenant: Tenant, which: str) -> asyncio.Lock:
     """Hold it from before something is read until it is changed. Texts of blocks need none: the store edits them."""
     return tenant.memory.gate(f"change {which}")
+
+
+async def change_kept(tenant: Tenant, kind: type[Kept], which: str, change: Callable[[Kept], Kept]) -> Kept:
+    """Change a thing as it is then; once more if another server changes it meanwhile. Unknown if there is none."""
+    catalog = tenant.memory.catalog
+    async with lock_of(tenant, which):
+        for _ in range(_TRIES):
+            stored = await catalog.get(kind, which)
+            if stored is None:
+                raise unknown_thing(PREFIXES[kind], which)
+            with suppress(Conflict):
+                return await catalog.change(change(stored), expect=stored.updated)
+    raise Refused(f"{which} is changed by others all the time; try again")
 
 
 async def blocks_of(tenant: Tenant, agent: str) -> list[Block]:
@@ -95,10 +111,14 @@ async def attach_archive(tenant: Tenant, agent: str, archive: str) -> None:
     async with lock_of(tenant, agent):
         is_first = not await archives_of(tenant, agent)
         await catalog.attach(agent, archive, FULL_ACCESS)
-        profile = await catalog.get(Profile, agent)
-        if profile is not None and is_first and settings_of(profile).base_tools:
-            tools = tuple(dict.fromkeys((*profile.tools, *ARCHIVE_TOOLS)))
-            await catalog.change(structs.replace(profile, tools=tools))
+    if is_first:
+        await change_kept(tenant, Profile, agent, _with_archive_tools)
+
+
+def _with_archive_tools(profile: Profile) -> Profile:
+    if not settings_of(profile).base_tools:
+        return profile
+    return structs.replace(profile, tools=tuple(dict.fromkeys((*profile.tools, *ARCHIVE_TOOLS))))
 
 
 # --- agents at work

@@ -16,7 +16,7 @@ from chargehand.memory.archives import Archive, Filter, Hit, Passage
 from chargehand.memory.blocks import LIMIT, PERSON, Block
 from chargehand.memory.catalog import Profile
 from chargehand.memory.edits import Rethink
-from chargehand.server.letta.executor import archive_of, archives_of, lock_of
+from chargehand.server.letta.executor import archive_of, archives_of, change_kept, lock_of
 from chargehand.server.letta.routing import LettaCall, find_page, replace_given, route
 from chargehand.server.letta.wire import (
     ArchiveCreate,
@@ -111,8 +111,9 @@ async def update_block(call: LettaCall, block_id: str) -> BlockResponse:
         if value != block.value or sent.version is not None:
             block = await call.catalog.edit(block.id, Rethink(value), PERSON, expect=sent.version)
         # agents may have edited it since it was read: only the fields of the change are ours
-        wanted = _change_fields(block, sent)
-        return describe_block(block if wanted == block else await call.catalog.change(wanted))
+        if _change_fields(block, sent) == block:
+            return describe_block(block)
+    return describe_block(await change_kept(call.tenant, Block, block_id, lambda block: _change_fields(block, sent)))
 
 
 def _check(block: Block, wanted: Block, value: str, version: int | None) -> None:
@@ -180,8 +181,13 @@ async def retrieve_archive(call: LettaCall) -> Table:
 async def update_archive(call: LettaCall) -> Table:
     archive = await call.find(Archive)
     sent = await call.body(ArchiveUpdate)
-    changed = replace_given(archive, name=sent.name, description=sent.description)
-    return _describe(await call.catalog.change(changed))
+    changed = await change_kept(
+        call.tenant,
+        Archive,
+        archive.id,
+        lambda archive: replace_given(archive, name=sent.name, description=sent.description),
+    )
+    return _describe(changed)
 
 
 @route("DELETE", "/v1/archives/{archive}")

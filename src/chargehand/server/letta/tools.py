@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 
 import msgspec
 from msgspec import Struct, structs
@@ -17,7 +17,7 @@ from chargehand.server.letta.custom_tools import (
     require_custom_tools,
     return_limit,
 )
-from chargehand.server.letta.executor import MESSAGE_TOOLS, AgentMessages, lock_of
+from chargehand.server.letta.executor import MESSAGE_TOOLS, AgentMessages, change_kept, lock_of
 from chargehand.server.letta.routing import LettaCall, route
 from chargehand.server.letta.wire import Strings, Table, ToolResponse
 from chargehand.server.tenants import Tenant
@@ -231,11 +231,12 @@ async def delete(call: LettaCall) -> None:
     stored = await call.find(KeptTool)
     for holder in await call.catalog.find(Profile, limit=_MAX_COUNT):
         if stored.name in holder.tools:
-            async with lock_of(call.tenant, holder.id):
-                profile = await call.find(Profile, holder.id)
-                tools = tuple(name for name in profile.tools if name != stored.name)
-                await call.catalog.change(structs.replace(profile, tools=tools))
+            await change_kept(call.tenant, Profile, holder.id, partial(_without_tool, stored.name))
     await call.catalog.delete(KeptTool, stored.id)
+
+
+def _without_tool(name: str, profile: Profile) -> Profile:
+    return structs.replace(profile, tools=tuple(each for each in profile.tools if each != name))
 
 
 @route("POST", "/v1/agents/{agent}/tools/{name}/run")
