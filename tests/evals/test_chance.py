@@ -5,7 +5,8 @@ from statistics import fmean, stdev
 
 import pytest
 
-from chargehand.evals.measures import mean_interval, sign_test, wilson
+from chargehand.evals.measures import mean_interval, report_section, sign_test, wilson
+from chargehand.evals.report import Score
 
 
 @pytest.mark.parametrize(
@@ -61,3 +62,10 @@ def test_a_difference_without_a_change_is_called_one_in_at_most_one_of_twenty() 
             won = sum(turn and random.random() < 0.5 for turn in turns)
             alarms += sign_test(won, sum(turns) - won) <= 0.05
         assert alarms <= 120, (count, share)
+
+
+def test_the_interval_of_a_fraction_stays_between_nothing_and_all() -> None:
+    scores = [Score(f"c{share}", "run", passed=True, values={"coverage": share}) for share in (1.0, 1.0, 0.4)]
+    (coverage,) = [measure for measure in report_section("d", "run", scores).measures if measure.name == "coverage"]
+    assert coverage.high == 1.0
+    assert 0.0 <= coverage.low < 0.8

@@ -76,7 +76,7 @@ def test_the_list_of_runs_is_told_as_it_changes_with_the_question_in_the_line(ho
         assert (first["title"], first["question"]) == ("What do 40 tomato seedlings cost, and what do…", None)
         asking = home.begin(approve=True)
         asked = next(line for _, line in lines if line["run"] == asking and line["state"] == "needs_input")
-        assert asked["question"] == {"what": "plan", "task": "", "text": ""}
+        assert asked["question"] == {"what": "plan", "task": "", "text": "", "tool": ""}
         home.let_go()
         ended = next(line for _, line in lines if line["run"] == before and line["state"] == "complete")
         assert (ended["done"], ended["running"], ended["failed"]) == (2, 0, 0)
@@ -266,7 +266,12 @@ def test_a_worker_asks_a_person_and_the_question_outlives_the_server(tmp_path: P
             waiting = Garden(server, client, tmp_path).wait(run, "needs_input")
         with running(settings) as server, httpx.Client(base_url=server.url, headers=server.headers) as client:
             shown: Any = Garden(server, client, tmp_path).show(run)
-            assert shown["summary"]["question"] == {"what": "question", "task": "paint", "text": "How many coats?"}
+            assert shown["summary"]["question"] == {
+                "what": "question",
+                "task": "paint",
+                "text": "How many coats?",
+                "tool": "ask_person",
+            }
             assert shown["question"] == waiting["question"]
             assert shown["question"]["question"]["schema"] == {"type": "integer"}
             answer = {"number": 1, "verdict": "answer", "result": "three"}

@@ -57,8 +57,7 @@ function verbOf(line: RunLine): JSX.Element {
   if (question?.what === "plan") return <>Approve a plan</>;
   if (question?.what === "effect") return <>Say what happened</>;
   if (question?.what === "question") return <>Answer a question</>;
-  const tool = /^[\w.-]+/.exec(question?.text ?? "")?.[0];
-  return tool ? <>Approve <code>{tool}</code></> : <>Needs you</>;
+  return question?.tool ? <>Approve <code>{question.tool}</code></> : <>Needs you</>;
 }
 
 function Inbox({ lines }: { lines: RunLine[] }): JSX.Element {

@@ -21,7 +21,7 @@ export type RunLine = {
   running: number;
   parent: string;
   source: string;
-  question: { what: string; task: string; text: string } | null;
+  question: { what: string; task: string; text: string; tool: string } | null;
   labels: Record<string, string>;
 };
 /** The names are those of the query of the server, and of the page's own address. */

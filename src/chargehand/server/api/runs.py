@@ -214,11 +214,16 @@ def summary_of(tenant: Tenant, run: str, state: RunState, *, held: bool = False)
         title=title_of(requested.goal),
         running=0 if end is not None else sum(progress.status is Status.RUNNING for progress in tasks),
         failed=sum(progress.status is Status.FAILED for progress in tasks),
-        question=None if question is None else show(question, OpenQuestion),
+        question=None if question is None else _open_question(question),
         labels=requested.labels,
         workers=tuple(dict.fromkeys(name for task in tasks if (name := task.worker or task.task.worker))),
         cap=None if end is None else end.cap,
     )
+
+
+def _open_question(requested: ev.InputRequested) -> OpenQuestion:
+    tool = "" if requested.question is None else requested.question.tool
+    return OpenQuestion(what=requested.what, task=requested.task, text=requested.text, tool=tool)
 
 
 # --- list

@@ -420,11 +420,12 @@ class RunLimits(Struct, frozen=True):
 
 
 class OpenQuestion(Struct, frozen=True):
-    """What a run asks a person, in short; the run itself has all of it."""
+    """What a run asks a person, in short; the run itself has all of it. `tool` is the one that is to be called."""
 
     what: str
     task: TaskId
     text: str
+    tool: str = ""
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):
