@@ -126,8 +126,8 @@ def _wrong_routes(routes: Sequence[RouteCount]) -> tuple[ReportTable, ...]:
 def _take_measure(metric: Metric, values: Sequence[float]) -> Measure:
     is_share = metric.scale == "share"
     low, high = wilson(sum(values), len(values)) if is_share else mean_interval(values)
-    if metric.scale == "fraction":  # Student's interval knows no bounds
-        low = max(0.0, low)
+    low = max(0.0, low)  # Student's interval knows no bounds
+    if metric.scale == "fraction":
         high = min(1.0, high)
     return Measure(
         name=metric.name,
