@@ -185,7 +185,7 @@ def test_changed_digits_are_nearly_always_caught() -> None:
             changed = answer[:at] + digit + answer[at + 1 :]
             caught += bool(unsupported(changed, results, (goal, *gaps)))
             tried += 1
-    assert tried >= 40
+    assert tried >= 30
     assert caught / tried > 0.8  # the rest happen to be other numbers of the same result
 
 

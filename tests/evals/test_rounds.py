@@ -27,7 +27,7 @@ SLOW = """
 import time
 
 def stock(product: str) -> int:
-    \"\"\"How many of a product are in stock.\"\"\"
+    \"\"\"How many of a product are in stock: tongs, anvils or clamps.\"\"\"
     time.sleep({"tongs": 0, "clamps": 1}.get(product, 30))
     return 31
 """

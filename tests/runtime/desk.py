@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId
@@ -21,10 +23,13 @@ from chargehand.journal.sqlite import SqliteJournal
 from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import Memory
 from chargehand.models.demo.model import DemoModel
+from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Model
+from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Team
 from chargehand.tools.tool import tool
+from tests.agents.crowd import call, calls
 
 PLAN = Plan((Task(TaskId("t1"), "What is the price of a room in Ghent?", "ann"),), "forward")
 NOTES = Block("notes", description="what we were asked")
@@ -36,7 +41,24 @@ def price(city: str) -> int:
     return {"Ghent": 90, "Malmo": 120}[city]
 
 
-def librarian(every: int = 3, *, name: str = "librarian", model: str | Model = "") -> Worker:
+def _note_turns(request: Request) -> Reply | str:
+    """A line for each turn that is not noted yet: what was asked, and how the answer begins."""
+    assert isinstance(request.subject, Working)
+    if request.messages[-1].role == "tool":
+        return "Noted what was asked."
+    turns = [msgspec.convert(result.value, _Turn) for result in request.subject.inputs]
+    lines = dict.fromkeys(f"- {turn.request} -> {turn.answer.splitlines()[0]}" for turn in turns)
+    new = [line for line in lines if line not in request.subject.blocks[0].text.splitlines()]
+    return calls(call("core_memory_append", label="notes", content="\n".join(new))) if new else "Nothing new."
+
+
+class _Turn(msgspec.Struct):
+    request: str
+    answer: str
+
+
+def librarian(every: int = 3, *, name: str = "librarian", model: Model | None = None) -> Worker:
+    model = model or ScriptedModel(_note_turns, card=DemoModel().card)
     return Worker(name, tools=["memory_rethink"], blocks={"notes": "write"}, every=every, model=model)
 
 
@@ -103,7 +125,7 @@ async def main(folder: Path, turns: int, dies: int, *, hangs: bool) -> None:
     journal = await Mortal.open(folder / "runs.db", durability="process")
     assert isinstance(journal, Mortal)
     journal.dies = dies
-    model = ScriptedModel(_never, card=DemoModel().card) if hangs else ""
+    model = ScriptedModel(_never, card=DemoModel().card) if hangs else None
     team = desk(librarian(model=model), journal=journal, memory=folder / "memory.db")
     try:
         await team.rest()

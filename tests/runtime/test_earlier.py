@@ -39,12 +39,12 @@ def test_a_question_for_a_person_keeps_its_words() -> None:
 def test_the_gap_of_a_run_names_both() -> None:
     @tool
     def stock(product: str) -> int:
-        """How many of a product are in stock."""
+        """How many of a product are in stock: anvils or tongs."""
         raise ValueError(f"the shelf of {product} is locked")
 
     @tool
     def count(product: str) -> int:
-        """How many of a product are in stock, counted by hand."""
+        """How many of a product are in stock, counted by hand: anvils or tongs."""
         raise ValueError(f"nobody is there to count {product}")
 
     keeper = Worker("keeper", "knows how many of a product are in stock", tools=[stock], fallbacks=["counter"])

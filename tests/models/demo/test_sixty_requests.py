@@ -19,11 +19,11 @@ def _count(team: str, path: str, **columns: str) -> str:
     return str(sum(all(row[name] == value for name, value in columns.items()) for row in rows(team, path)))
 
 
-def _best(held: list[dict[str, str]], key: str, *, lowest: bool = False) -> str:
+def _best(held: list[dict[str, str]], key: str) -> str:
     groups: dict[str, float] = {}
     for row in held:
         groups[row[key]] = groups.get(row[key], 0.0) + float(row["revenue"])
-    return sorted(groups, key=lambda name: groups[name], reverse=not lowest)[0]
+    return max(groups, key=lambda name: groups[name])
 
 
 SERVED: list[tuple[str, str, Callable[[], list[str]]]] = [
@@ -37,17 +37,16 @@ SERVED: list[tuple[str, str, Callable[[], list[str]]]] = [
     ),
     (
         "shop",
-        "How much revenue did tents bring in between March and May 2026?",
-        lambda: [_money(sum(total(shop_orders(f"2026-0{month}", category="tents")) for month in (3, 4, 5)))],
-    ),
-    (
-        "shop",
-        "Which country had the lowest revenue in 2026?",
-        lambda: [_best(shop_orders("2026"), "name", lowest=True)],
+        "How much revenue did tents bring in March 2026?",
+        lambda: [_money(total(shop_orders("2026-03", category="tents")))],
     ),
     ("shop", "Top 3 products by revenue in 2026", lambda: [_best(shop_orders("2026"), "product")]),
     ("shop", "How many orders were placed on 2026-05-03?", lambda: [f": {len(shop_orders('2026-05-03'))} "]),
-    ("shop", "Convert 250 euros to Swiss francs on 15 May 2026.", lambda: ["234.78 CHF"]),
+    (
+        "shop",
+        "What was the total revenue in May 2026? Convert it to US dollars at the rate of 29 May 2026.",
+        lambda: ["14,593.52 USD"],
+    ),
     ("shop", "How long do customers have to return an item?", lambda: ["within 30 days"]),
     ("support", "How many orders has Ada Brandt placed?", lambda: [": 2."]),
     ("support", "Which customers have late orders?", lambda: ["Bilal Haddad", "Freya Lindgren"]),
@@ -84,10 +83,11 @@ SERVED: list[tuple[str, str, Callable[[], list[str]]]] = [
 REFUSED = [
     ("shop", "How many orders did we get from Ireland last year?"),
     ("shop", "Which products have never been returned?"),
-    ("shop", "How much did we earn in June?"),
     ("shop", "Convert 100 dollars to euros."),
-    ("shop", "Who is our best customer?"),
     ("shop", "What is the median price of a tent?"),
+    ("shop", "Which country had the lowest revenue in 2026?"),
+    ("shop", "How much revenue did tents bring in between March and May 2026?"),
+    ("shop", "Convert 250 euros to Swiss francs on 15 May 2026."),
     ("shop", "Cancel order 1003."),
     ("shop", "Send the supplier a reminder email."),
     ("shop", "What share of orders came from Italy in 2026?"),

@@ -10,7 +10,7 @@ from tests.models.demo.asking import ask
     [
         ("support", "How many Owl lamps were ordered in all?", "'ordered' may be"),
         ("support", "Which lamp was ordered on 12 October 2026?", "'ordered' may be"),
-        ("shop", "Convert -100 euros to US dollars at the rate of 29 May 2026.", "negative numbers"),
+        ("shop", "Convert -100 euros to US dollars at the rate of 29 May 2026.", "nothing to convert"),
         ("shop", "How many orders had a quantity above \u22121 in May 2026?", "negative numbers"),
         ("contract_review", "What did Bellwether Paper invoice in all?", "'invoice' and 'in all' belong together"),
         ("shop", "How many orders came in through the web shop in 2026?", "a second value of orders.channel"),
@@ -73,11 +73,11 @@ def test_a_noun_belongs_to_the_word_before_it(team: str, request_text: str, expe
     assert expected in str(ask(team, request_text).answer)
 
 
-def test_a_period_at_the_beginning_holds_for_all_clauses() -> None:
-    result = ask("shop", "In May 2026, how many orders were there and which country had the lowest revenue?")
-    assert result.ending == "complete", result.answer
+def test_a_period_at_the_beginning_may_hold_for_all_clauses() -> None:
+    result = ask("shop", "In May 2026, how many orders were there and which country had the most revenue?")
+    assert result.ending == "partial", result.answer
     assert "Number of orders in May 2026: 36" in str(result.answer)
-    assert "by country in May 2026: Ireland" in str(result.answer)
+    assert "which country had the most revenue: whether it is of May 2026 too is not said" in str(result.answer)
 
 
 def test_a_period_in_another_clause_may_hold_here_too() -> None:

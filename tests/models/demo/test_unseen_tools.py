@@ -38,6 +38,12 @@ def train_time(start: City, end: City) -> str:
 
 
 @tool
+def train_count(city: City, day: str) -> str:
+    """How many trains leave a city on a day (YYYY-MM-DD)."""
+    return f"{city}: 30 trains on {day}"
+
+
+@tool
 def book_table(restaurant: str, people: int, day: str) -> str:
     """Book a table in a restaurant for some people on a day (YYYY-MM-DD)."""
     return f"booked {restaurant} for {people} on {day}"
@@ -47,7 +53,9 @@ def book_table(restaurant: str, people: int, day: str) -> str:
 def team(folder: Path) -> Team:
     (folder / "rules.md").write_text(RULES, "utf-8")
     travel = Worker(
-        "travel", "Knows what rooms and trains cost and take.", tools=[room_price, train_time, find_flights]
+        "travel",
+        "Knows what rooms and trains cost and take.",
+        tools=[room_price, train_time, train_count, find_flights],
     )
     host = Worker("host", "Books tables in restaurants.", tools=[book_table])
     reader = Worker("reader", "Finds what the house rules say.", tools=[documents(folder)])
@@ -65,10 +73,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("request_text", "facts"),
     [
         ("What does a room in Ghent cost for three nights?", ["(Ghent, 3): 270"]),
-        ("How long does the train take from Ghent to Bruges?", ["Ghent to Bruges: 40 minutes"]),
+        ("How many trains leave Ghent and Bruges on 1 June 2026?", ["Ghent: 30 trains", "Bruges: 30 trains"]),
         ("Book a table at Luigi for 4 people on 1 June 2026.", ["booked Luigi for 4 on 2026-06-01"]),
         ("What is 10% of 270?", ["10% of 270: 27"]),
-        ("How many suitcases may a guest bring?", ["two suitcases"]),
+        ("What do the house rules say about suitcases?", ["two suitcases"]),
         ("When is breakfast served?", ["from 7 to 10"]),
     ],
 )
@@ -89,7 +97,8 @@ def test_what_a_schema_says_is_enough(folder: Path, request_text: str, facts: li
         "What does a room in Ghent cost for 3 nights with breakfast?",
         "How much is a room in Ghent for 3 nights and 2 people?",
         "Is Ghent cheaper than 100 euros?",
-        "How long does the train take from Ghent to Paris?",
+        "How long does the train take from Ghent to Bruges?",  # which is the start, and which the end
+        "How many trains leave Paris on 1 June 2026?",
         "How long does the train take from Brussels to Ghent and back?",
         "Book a table at Luigi for 4 people.",
         "Book a table at Bistro 44 on 1 June 2026.",
@@ -98,6 +107,7 @@ def test_what_a_schema_says_is_enough(folder: Path, request_text: str, facts: li
         "Find 5-star flights from Oslo to Rome on 3 December 2026.",
         "Cancel the table at Luigi.",
         "How many dogs are allowed?",
+        "How many suitcases may a guest bring?",
         "Why are dogs not allowed?",
         "Where is breakfast served?",
         "How much is a vegetarian breakfast?",  # the price stands in a sentence of its own
@@ -121,7 +131,7 @@ def test_a_day_in_another_clause_may_hold_here_too() -> None:
     result = Team([hotel], supervisor=Supervisor(model="demo")).run_sync(request)
     assert "12 guests on 2026-06-01" in str(result.answer)
     assert "2026-01-01" not in str(result.answer)
-    assert ["whether it is of 1 June 2026 too is not said" in gap.message for gap in result.gaps] == [True]
+    assert ["whether the day is that of another question is not said" in gap.message for gap in result.gaps] == [True]
 
 
 def test_a_tool_that_fails_is_named_as_it_is_called() -> None:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from chargehand.models.artifacts import Artifact, Figure, Passages, Table
 from chargehand.models.demo.request import MENTIONS_MODEL, without_returns
-from chargehand.models.demo.results import figure_in_words, markdown_table, read_product, table_in_words
+from chargehand.models.demo.results import figure_in_words, gather, markdown_table, table_in_words
 from chargehand.models.partial_text import LEFT
 from chargehand.models.request_facts import Answering, Given
 from chargehand.text.words import shorten
@@ -23,7 +23,7 @@ class AnswerPart(Struct, frozen=True):
     task: str
     result: Given
     text: str
-    artifacts: tuple[Artifact, ...]
+    artifacts: list[Artifact]
     lines: list[str]
     memory_lines: list[str]
     missing: list[str]
@@ -60,16 +60,17 @@ def _section(heading: str, lines: Iterable[str]) -> str:
 
 
 def _read_part(result: Given) -> AnswerPart:
-    product = read_product(result.value)
-    lines = [line.strip() for line in product.text.splitlines() if line.strip() and not line.startswith("Sources: ")]
+    material = gather([result.value])
+    text = "\n".join(material.texts)
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("Sources: ")]
     if not lines:
-        lines = [figure_in_words(artifact) for artifact in product.artifacts if isinstance(artifact, Figure)]
-        lines += [table_in_words(artifact, "Result") for artifact in product.artifacts if isinstance(artifact, Table)]
+        lines = [figure_in_words(figure) for figure in material.of(Figure)]
+        lines += [table_in_words(table, "Result") for table in material.of(Table)]
     return AnswerPart(
         task=result.task,
         result=result,
-        text=product.text,
-        artifacts=product.artifacts,
+        text=text,
+        artifacts=material.artifacts,
         lines=[line for line in lines if not line.startswith((*_KEPT, LEFT))],
         memory_lines=[line for line in lines if line.startswith(_KEPT)],
         missing=[line.removeprefix(LEFT) for line in lines if line.startswith(LEFT)],

@@ -8,7 +8,7 @@ import msgspec
 from chargehand.engine.events import Failure
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
-from chargehand.models.request_facts import Answering, Planning, WorkerCard, Working
+from chargehand.models.request_facts import Answering, Planning, Working
 
 NOTICE = (
     "No language model is used. A small set of rules makes the plan, chooses the tools and writes the answer from what "
@@ -53,7 +53,7 @@ class DemoModel:
 def _reply(request: Request) -> Reply:
     from chargehand.models.demo import answer, plan, roles, work  # noqa: PLC0415 - loaded by those who use them
 
-    subject = request.subject if request.subject is not None else _guess_task(request)
+    subject = request.subject
     match subject:
         case Planning():
             return Reply(plan.write_plan(subject))
@@ -63,11 +63,3 @@ def _reply(request: Request) -> Reply:
             return Reply(answer.write_answer(subject))
         case _:
             return Reply(roles.reply(subject))
-
-
-def _guess_task(request: Request) -> Working:
-    """Without a subject the last thing the user said is the task."""
-    for message in reversed(request.messages):
-        if message.role == "user" and message.text.strip():
-            return Working(message.text, WorkerCard("worker", ""))
-    raise ModelFailed(Failure("logic", "the demo model was asked nothing: give it a task", permanent=True))

@@ -4,12 +4,10 @@ import re
 from collections.abc import Sequence
 
 from chargehand.models.artifacts import FoundPassage
-from chargehand.models.demo.honesty import Account
-from chargehand.models.demo.request import Clause, RefusedError
+from chargehand.models.demo.request import Account, Clause, RefusedError
 from chargehand.models.demo.tools import ToolCard, card_words, tool_words
-from chargehand.models.demo.words import said_words, stem_set, tokenize
+from chargehand.models.demo.words import said_words, stem_set
 from chargehand.models.request_facts import WorkerCard
-from chargehand.text.numbers import number_value
 from chargehand.text.words import join_words, split_sentences
 
 _MOST_QUOTED = 3
@@ -102,17 +100,5 @@ def _answering_texts(clause: Clause, passage: FoundPassage) -> list[str]:
     if pattern is not None:
         return [sentence for sentence in split_sentences(passage.text) if pattern.search(sentence)]
     if clause.question == "how many":
-        words = [token.stem for token in clause.content]
-        counted = words[words.index("many") + 1 :][:1]
-        return [sentence for sentence in split_sentences(passage.text) if _has_count(sentence, counted)]
+        return []  # a number in the passage may be of something else
     return [passage.text]
-
-
-def _has_count(sentence: str, counted: list[str]) -> bool:
-    """Whether a number stands before the thing that is counted."""
-    tokens = tokenize(sentence)
-    for place, token in enumerate(tokens):
-        is_number = number_value(token.text) is not None and token.low != "one"
-        if is_number and any(other.stem in counted for other in tokens[place + 1 : place + 4]):
-            return True
-    return False

@@ -5,13 +5,11 @@ import re
 import msgspec
 from msgspec import Struct, field
 
-from chargehand.models.demo.products import chart_subject, check_words
-from chargehand.models.demo.request import MENTIONS_MODEL, ORDERS, Clause, RefusedError, parse_request
-from chargehand.models.demo.tools import NEGATIVE, card_score, choose_fit, only_remembers, rate_tool, tools_of
-from chargehand.models.demo.words import content_stems
+from chargehand.models.demo.products import check_words
+from chargehand.models.demo.request import MENTIONS_MODEL, ORDERS, QUESTION_WORDS, Clause, RefusedError, parse_request
+from chargehand.models.demo.tools import card_score, choose_fit, only_remembers, rate_tool, tools_of
 from chargehand.models.demo.work import read_keeping
 from chargehand.models.request_facts import Planning, WorkerCard
-from chargehand.text.numbers import has_negative_number
 from chargehand.text.words import shorten
 
 _MOST_OFFERED = 6
@@ -23,7 +21,6 @@ _RETURNS = {
     "draw": "Return the chart with a title that says what it shows.",
     "convert": "Return the converted amount and the rate that was used.",
 }
-_QUESTION = re.compile(r"(?:what|which|who|whom|whose|when|where|why|how)\b", re.IGNORECASE)
 _POINTER = re.compile(r"\b(?:it|them|that|this|these|the (?:total|sum|result|amount)s?)\b", re.IGNORECASE)
 _GROUP = re.compile(r"\s+(?:per|by|for each|for every|of each|in each|of every)\s+(?:the\s+)?\w+", re.IGNORECASE)
 _LEADING_VERB = re.compile(
@@ -44,10 +41,6 @@ class PlannedTask(Struct):
     keeps: list[str] = field(default_factory=list[str])
 
     @property
-    def brings_data(self) -> bool:
-        return self.kind not in {"draw", "keep"}
-
-    @property
     def subject(self) -> str:
         """What it is about, without the verb."""
         plain = _LEADING_VERB.sub("", self.text.rstrip("?. "))
@@ -56,7 +49,7 @@ class PlannedTask(Struct):
     @property
     def sentence(self) -> str:
         plain = self.text.rstrip("?.! ")
-        sentence = plain[:1].upper() + plain[1:] + ("?" if _QUESTION.match(plain) else ".")
+        sentence = plain[:1].upper() + plain[1:] + ("?" if plain.split()[0].lower() in QUESTION_WORDS else ".")
         return " ".join([sentence, *self.keeps])
 
     @property
@@ -122,8 +115,6 @@ class DemoPlan:
             self.last_failed = failed
 
     def _plan_kind(self, clause: Clause) -> None:
-        if has_negative_number(clause.text):
-            raise RefusedError(NEGATIVE)
         if self.last_failed and clause.points_back and clause.kind != "ask":
             raise RefusedError("what it speaks of is missing")
         plans = {"draw": self._draw, "convert": self._convert, "keep": self._keep}
@@ -137,7 +128,7 @@ class DemoPlan:
     def _last_data(self, purpose: str) -> PlannedTask:
         """The last task that brings something to work from."""
         for task in reversed(self.tasks):
-            if task.brings_data:
+            if task.kind not in {"draw", "keep"}:
                 return task
         raise RefusedError(f"there is nothing to {purpose}")
 
@@ -177,33 +168,17 @@ class DemoPlan:
 
     def _draw(self, clause: Clause) -> PlannedTask:
         worker = self._worker_of(clause)
-        subject = "" if clause.points_back else chart_subject(clause)
-        target = self._data_about(subject) if subject else self._last_data("draw")
-        check_words(clause, [target.text])
-        text = clause.text.rstrip("?. ") + ("" if subject or clause.points_back else " of it")
-        return self._add(_point_to(target, text), worker, "draw", [target.id])
-
-    def _data_about(self, subject: str) -> PlannedTask:
-        """The task that brings what a chart is of; it is added where there is none."""
-        words = content_stems(subject)
-        for task in reversed(self.tasks):
-            if task.brings_data and words <= content_stems(task.text):
-                return task
-        clauses = parse_request(subject).clauses
-        if len(clauses) != 1:
-            raise RefusedError("what is to be drawn is not clear")
-        return self._ask(clauses[0])
+        target = self._last_data("draw")
+        check_words(clause, target.text)
+        return self._add(_point_to(target, clause.text.rstrip("?. ")), worker, "draw", [target.id])
 
     def _convert(self, clause: Clause) -> PlannedTask:
         worker = self._worker_of(clause)
-        if not clause.points_back:
-            check_words(clause, [])
-            return self._add(clause.text, worker, "convert", [])
         target = self._last_data("convert")
         if clause.wants_total and _GROUP.search(target.text):
             what = _GROUP.sub("", target.subject, count=1).removeprefix("total ")
             target = self._ask(parse_request(f"Report the total {what}").clauses[0])
-        check_words(clause, [target.text])
+        check_words(clause, target.text)
         return self._add(_point_to(target, clause.text), worker, "convert", [target.id])
 
     def _keep(self, clause: Clause) -> PlannedTask:
@@ -212,9 +187,7 @@ class DemoPlan:
         able = [worker.name for worker, tools in self.staff if any(tool.name == keeping.tool for tool in tools)]
         if not able:
             raise RefusedError(f"no worker may add to {keeping.place}")
-        target = next((task for task in reversed(self.tasks) if task.kind not in {"draw", "keep"}), None)
-        if target is None:
-            raise RefusedError("there is nothing to keep")
+        target = self._last_data("keep")
         text = _POINTER.sub("what you find", clause.text.rstrip(". "), count=1)
         sentence = text[:1].upper() + text[1:]
         if target.worker in able:

@@ -4,6 +4,7 @@ Planner, worker and answer all read these structs; none of them looks at the tex
 """
 
 import re
+from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
@@ -11,10 +12,13 @@ from msgspec import Struct, structs
 
 from chargehand.models.demo.words import Token, content_stems, stem_set, tokenize, word_set
 from chargehand.text.dates import Date, find_periods
-from chargehand.text.words import split_sentences
+from chargehand.text.words import join_words, split_sentences
 
 LONGEST = 4_000
 """Characters of a request. A longer one is refused: nothing of it is cut off in silence."""
+
+OFFERED_DAY = re.compile(r"(?:nearest|closest|did you mean)[^;?\n]{0,60}?(?P<day>\d{4}-\d\d-\d\d)", re.IGNORECASE)
+"""How an error names a day that a rewritten task could use."""
 
 MENTIONS_MODEL = "A language model can do more: see docs/first-model.md."
 
@@ -40,7 +44,7 @@ _IMPERATIVES = (
     summarise summarize look search analyse analyze describe determine rank name quote review get conduct gather"""
     )
 )
-_QUESTION_WORDS = word_set("what what's which who who's whom whose when where why how")
+QUESTION_WORDS = word_set("what what's which who who's whom whose when where why how")
 _OPENERS = word_set("is are was were do does did has have had can could will would should may must am in on at for")
 _RELATIVE = word_set("which who whose where when")
 _LINKS = word_set("and then but also afterwards finally")
@@ -74,7 +78,6 @@ _ABOUT = re.compile(
     r"(?P<link>\s+(?:about|of|on|regarding|concerning|for))?\b",
     re.IGNORECASE,
 )
-_SCOPE = re.compile(r"\A(?:in|during|for|on|since)\s+(?:the\s+)?\Z", re.IGNORECASE)
 
 
 class RefusedError(Exception):
@@ -107,7 +110,7 @@ class Clause(Struct, frozen=True):
     points_back: bool = False
     wants_total: bool = False
     beside: tuple["Clause", ...] = ()
-    """Questions before it, and those behind it in the same sentence: what they name may hold for it too."""
+    """Questions before it and in the same sentence: what they name may hold for it too."""
 
     @property
     def content(self) -> list[Token]:
@@ -133,7 +136,7 @@ class Clause(Struct, frozen=True):
         for at, word in enumerate(words):
             if word == "how" and at + 1 < len(words):
                 return f"how {words[at + 1]}"
-            if word in _QUESTION_WORDS:
+            if word in QUESTION_WORDS:
                 return word.removesuffix("'s")
         return ""
 
@@ -147,6 +150,52 @@ class Clause(Struct, frozen=True):
     def opening(self) -> str:
         """Its first word."""
         return self.tokens[0].low if self.tokens else ""
+
+
+class Account:
+    """The honesty rule: a clause is served only by a call that accounts for every word, number, date and name of it.
+
+    Each way to serve a clause keeps an account: which words the call takes as arguments, and which ones the tool, the
+    tables or the passage say themselves. What is left in the end makes the clause a gap.
+    """
+
+    def __init__(self, clause: Clause) -> None:
+        self.clause = clause
+        self.used: set[int] = set()
+        """The places of the words that are accounted for."""
+        self.used_periods: set[Date] = set()
+
+    def use_span(self, start: int, end: int) -> None:
+        """Account for all words between two places of the text."""
+        self.used.update(at for at, token in enumerate(self.clause.tokens) if start <= token.start < end)
+
+    def use_words(self, keys: AbstractSet[str]) -> None:
+        """Account for all words with these keys."""
+        self.used.update(at for at, token in enumerate(self.clause.tokens) if token.key in keys)
+
+    @property
+    def open_words(self) -> dict[int, Token]:
+        """The words that are not accounted for yet, by their places; little words say nothing."""
+        tokens = enumerate(self.clause.tokens)
+        return {at: token for at, token in tokens if at not in self.used and not token.is_free}
+
+    @property
+    def understood(self) -> int:
+        """How many words are accounted for."""
+        return len(self.clause.content) - len(self.open_words)
+
+    @property
+    def leftover(self) -> list[str]:
+        """Words and periods that are not accounted for."""
+        words = [token.text for token in self.open_words.values()]
+        return words + [period.text for period in self.clause.periods if period not in self.used_periods]
+
+    def settle(self, problem: str) -> None:
+        """RefusedError with the problem and the words it is about, unless everything is accounted for."""
+        if self.leftover:
+            raise RefusedError(
+                f"{problem} {join_words([repr(words) for words in self.leftover])}", understood=self.understood
+            )
 
 
 class ParsedRequest(Struct, frozen=True):
@@ -172,7 +221,7 @@ def parse_request(text: str) -> ParsedRequest:
             remarks.append(remark[1] + ".")
             continue
         is_open = content_stems(plain) <= _OPEN_WORDS
-        is_question = is_open or plain.endswith("?") or _first_word(plain) in _QUESTION_WORDS
+        is_question = is_open or plain.endswith("?") or _first_word(plain) in QUESTION_WORDS
         if after_statement and is_question:  # a statement and the question about it are one thing that is asked for
             statement = clauses.pop().text
             whole = statement if is_open else f"{statement.rstrip('.!; ')}. {plain}"
@@ -184,7 +233,11 @@ def parse_request(text: str) -> ParsedRequest:
         if after_statement:
             clauses.append(_read_clause(plain, is_statement=True))
         else:
-            clauses += _with_clauses_beside(clauses, _split_sentence(plain))
+            sentence_clauses = _split_sentence(plain)
+            asked = [clause for clause in (*clauses, *sentence_clauses) if clause.kind == "ask"]
+            for clause in sentence_clauses:
+                beside = tuple(other for other in asked if other.text != clause.text)
+                clauses.append(structs.replace(clause, beside=beside))
     return ParsedRequest(tuple(clauses), tuple(remarks))
 
 
@@ -202,48 +255,23 @@ def _first_word(text: str) -> str:
 
 
 def _split_sentence(sentence: str) -> list[Clause]:
-    """The clauses of one sentence; a period at its beginning holds for all."""
+    """The clauses of one sentence; "In May 2026," belongs to what follows it."""
     tokens = tokenize(sentence)
     starts = [0]
-    starts += [token.start for before, token in pairwise(tokens) if _begins_clause(sentence, before, token)]
+    for before, token in pairwise(tokens):
+        if _begins_clause(sentence, before, token) and _read_clause(sentence[starts[-1] : before.end]).content:
+            starts.append(token.start)
     pieces = [sentence[start:end] for start, end in pairwise([*starts, len(sentence)])]
     texts = [_COURTESY.sub("", _LINK_BEHIND.sub("", piece.strip())).strip(" ,;") for piece in pieces]
-    texts = [text for text in texts if text]
-    shared = _shared_period(sentence)
-    clauses: list[Clause] = []
-    for text in texts:
-        lacks_period = not find_periods(text) and _first_word(text) not in _KINDS
-        clause = _read_clause(f"{text.rstrip('?. ')} in {shared}" if shared and lacks_period else text)
-        if clause.content or not shared:  # "In May 2026," says nothing more
-            clauses.append(clause)
-    return clauses
-
-
-def _with_clauses_beside(before: list[Clause], sentence: list[Clause]) -> list[Clause]:
-    """The clauses of a sentence, each with the questions of which something may hold for it too."""
-    asked = [structs.replace(clause, beside=()) for clause in before if clause.kind == "ask"]
-    return [
-        structs.replace(
-            clause, beside=(*asked, *(other for other in sentence if other is not clause and other.kind == "ask"))
-        )
-        for clause in sentence
-    ]
+    return [_read_clause(text) for text in texts if text]
 
 
 def _begins_clause(sentence: str, before: Token, token: Token) -> bool:
     after_link = before.low in _LINKS
     after_comma = "," in sentence[before.end : token.start]
-    if token.low in _QUESTION_WORDS:
+    if token.low in QUESTION_WORDS:
         return after_link or (after_comma and token.low not in _RELATIVE)
     return token.low in _IMPERATIVES and (after_link or after_comma)
-
-
-def _shared_period(sentence: str) -> str:
-    """The period at the beginning ("In May 2026, ...")."""
-    leading = find_periods(sentence[:60])
-    if leading and _SCOPE.match(sentence[: leading[0].start]) and sentence[leading[0].end :].startswith(","):
-        return leading[0].text
-    return ""
 
 
 def _read_clause(text: str, *, is_statement: bool = False) -> Clause:

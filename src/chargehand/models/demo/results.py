@@ -8,12 +8,12 @@ from typing import TypeVar, cast
 import msgspec
 from msgspec import Struct, field
 
-from chargehand.models.artifacts import Artifact, Figure, FoundPassage, Passages, Table, WorkerOutput
+from chargehand.models.artifacts import Artifact, Chart, Figure, FoundPassage, Passages, Table, WorkerOutput
 from chargehand.models.demo.words import stems
 from chargehand.models.messages import Message, ToolCall
+from chargehand.text.words import shorten
 
 _ENVELOPE = re.compile(r'<data ([0-9a-f]+) from "[^"\n]*">\n(.*)\n</data \1>', re.DOTALL)
-_DEEPEST = 4
 _MOST_ITEMS = 50
 _MOST_LISTED = 12
 _YEAR_COLUMN = re.compile(r"(?:^|_)(?:id|year|order|number|launched)$")
@@ -80,13 +80,11 @@ def gather(values: Iterable[object]) -> ResultMaterial:
     """All values by kind."""
     material = ResultMaterial()
     for value in values:
-        _add(material, value, 0)
+        _add(material, value)
     return material
 
 
-def _add(material: ResultMaterial, value: object, depth: int) -> None:
-    if value is None or depth > _DEEPEST:
-        return
+def _add(material: ResultMaterial, value: object) -> None:
     if isinstance(value, bool):
         material.texts.append("Yes." if value else "No.")
     elif isinstance(value, str):
@@ -94,12 +92,12 @@ def _add(material: ResultMaterial, value: object, depth: int) -> None:
     elif isinstance(value, int | float):
         material.artifacts.append(Figure(str(value)))
     elif isinstance(value, dict):
-        _add_object(material, cast("dict[str, object]", value), depth)
+        _add_object(material, cast("dict[str, object]", value))
     elif isinstance(value, list | tuple):
-        _add_list(material, list(cast("Sequence[object]", value)), depth)
+        _add_list(material, list(cast("Sequence[object]", value)))
 
 
-def _add_list(material: ResultMaterial, items: list[object], depth: int) -> None:
+def _add_list(material: ResultMaterial, items: list[object]) -> None:
     """Objects that are no artifacts are the rows of a table."""
     rows = [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
     if rows and len(rows) == len(items) and "kind" not in rows[0]:
@@ -107,32 +105,18 @@ def _add_list(material: ResultMaterial, items: list[object], depth: int) -> None
         material.artifacts.append(Table(columns, tuple(tuple(row.get(key) for key in columns) for row in rows)))
         return
     for item in items[:_MOST_ITEMS]:
-        _add(material, item, depth + 1)
+        _add(material, item)
 
 
-def _add_object(material: ResultMaterial, value: dict[str, object], depth: int) -> None:
-    """An artifact as it is; of any other object one line with its plain fields, and what is nested behind it."""
+def _add_object(material: ResultMaterial, value: dict[str, object]) -> None:
+    """An artifact as it is; any other object as one line with its fields."""
     product = _as_product(value)
     if product is not None:
         material.artifacts += product.artifacts
         material.texts += [product.text] if product.text else []
-        return
-    plain: list[str] = []
-    lists: list[str] = []
-    nested: list[object] = []
-    for key, field_value in value.items():
-        name = key.replace("_", " ")
-        if not isinstance(field_value, dict | list):
-            plain.append(f"{name} {format_value(field_value)}")
-        elif all(isinstance(item, str) for item in cast("Iterable[object]", field_value)):
-            lists.append(f"{name.capitalize()}: {', '.join(cast('Iterable[str]', field_value)) or 'none'}.")
-        else:
-            nested.append(cast("object", field_value))
-    line = ", ".join(plain)
-    material.texts += [f"{line[:1].upper()}{line[1:]}."] if line else []
-    material.texts += lists
-    for item in nested:
-        _add(material, item, depth + 1)
+    else:
+        line = format_value(value)
+        material.texts += [f"{line[:1].upper()}{line[1:]}."] if line else []
 
 
 def _as_product(value: dict[str, object]) -> WorkerOutput | None:
@@ -145,12 +129,6 @@ def _as_product(value: dict[str, object]) -> WorkerOutput | None:
     except msgspec.ValidationError:
         pass
     return None
-
-
-def read_product(value: object) -> WorkerOutput:
-    """A result as what its worker said and what its tools returned."""
-    material = gather([value])
-    return WorkerOutput("\n".join(material.texts), tuple(material.artifacts))
 
 
 # --- numbers
@@ -170,7 +148,12 @@ def _decimals(number: Decimal) -> int:
 
 
 def format_value(value: object, decimals: int | None = None) -> str:
-    """A cell as people read it: thousands separated, with as many decimals as it has; texts as they are."""
+    """A value as people read it: numbers with thousands separated and all their decimals, texts as they are."""
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        return ", ".join(f"{name.replace('_', ' ')} {format_value(fields[name])}" for name in fields)
+    if isinstance(value, list):
+        return ", ".join(format_value(item) for item in cast("list[object]", value)) or "none"
     number = None if isinstance(value, str) else as_number(value)
     if number is None:
         return "none" if value is None else str(value)
@@ -246,3 +229,12 @@ def figure_in_words(figure: Figure, label: str = "") -> str:
 def passage_in_words(passage: FoundPassage) -> str:
     """A quotation with its source."""
     return f"{' '.join(passage.text.split())} ({passage.source})"
+
+
+def in_words(material: ResultMaterial, title: str, words: frozenset[str] = frozenset()) -> list[str]:
+    """Everything that a tool returned; of tables the columns that `words` name."""
+    texts = [table_in_words(table, title, words) for table in material.of(Table)]
+    texts += [figure_in_words(figure, title) for figure in material.of(Figure)]
+    texts += [passage_in_words(passage) for passage in material.passages]
+    texts += [f'The chart "{shorten(chart.title, 120)}" shows: {chart.summary}' for chart in material.of(Chart)]
+    return texts + [text.strip() for text in material.texts]

@@ -10,8 +10,7 @@ from datetime import date
 
 from msgspec import Struct, structs
 
-from chargehand.models.demo.honesty import Account
-from chargehand.models.demo.request import Clause, RefusedError
+from chargehand.models.demo.request import Account, Clause, RefusedError
 from chargehand.models.demo.tables import (
     Column,
     Condition,
@@ -73,11 +72,9 @@ _NOT_A_FACT = re.compile(
 _COSTS = re.compile(r"\b(?:do|does|did)\b.{1,200}\bcosts?\b", re.IGNORECASE)
 _LIGHT_VERBS = stem_set("bring take carry have make get come belong place order exist go use record run stand hold")
 """Verbs that say no more than that something is so."""
-_UNIT_WORDS = {"EUR": stem_set("euros eur"), "USD": stem_set("dollars usd"), "percent": stem_set("percent")}
 _OF_A_COUNT = word_set("most fewest least")
 _DID = word_set("did do does")
 _AUXILIARIES = _DID | word_set("has have had was were is are")
-_RANGES = {("between", "and"), ("from", "to"), ("from", "until"), ("from", "through")}
 _UNCLEAR = word_set("by from to through until till since after before between")
 _SKIPPED = word_set("the in of month")
 _TIME_UNITS = {"month": 7, "year": 4, "day": 10}
@@ -180,7 +177,7 @@ def read_query(clause: Clause, description: str) -> Query:
         reason = refusals[max(refusals)]
     else:
         query = next(iter(simple.values()))
-        scope = _scope_beside(clause, query, schema, description)
+        scope = _scope_beside(clause, query, schema)
         if not scope:
             return query
         reason = f"whether it is of {scope} too is not said"
@@ -192,20 +189,13 @@ def read_query(clause: Clause, description: str) -> Query:
     raise RefusedError(reason, understood=known.understood)
 
 
-def _scope_beside(clause: Clause, query: Query, schema: Schema, description: str) -> str:
-    """A period or a value of a question beside this one that may hold for it too; nothing where there is none."""
-    base = query.tables[0]
-    if clause.period_beside and schema.tables[base].days:
+def _scope_beside(clause: Clause, query: Query, schema: Schema) -> str:
+    """A period or values of a question beside this one that may hold for it too; nothing where there are none."""
+    if clause.period_beside and query.base.days:
         return clause.period_beside
-    for other in () if query.conditions else clause.beside:
-        try:
-            conditions = read_query(other, description).conditions
-        except RefusedError:
-            continue
-        values = [condition.words for condition in conditions if condition.column.table in schema.joins(base)]
-        if any(values):
-            return join_words([*filter(None, values)])
-    return ""
+    items = [item for other in clause.beside for item in read_items(other, schema)]
+    values = [item.text for item in items if any(noun.value for noun in item.nouns)]
+    return "" if query.conditions else join_words(values)
 
 
 class _QueryReader:
@@ -256,8 +246,6 @@ class _QueryReader:
         self._read_form()
         account = Account(self.clause)
         account.use_words(_LIGHT_VERBS)
-        if self.query.measure is not None:
-            account.use_words(_UNIT_WORDS.get(self.query.measure.unit, frozenset()))
         if self.query.time_words:
             account.used_periods.update(self.clause.periods)
         for at in self.used:
@@ -297,24 +285,15 @@ class _QueryReader:
         return meant[0]
 
     def _read_times(self) -> None:
-        """One time, or a range between two."""
+        """One time that rows are of."""
         column = self._day_column()
-        periods = [_check_period(period, column) for period in self.clause.periods]
-        first = periods[0]
-        last = periods[-1]
-        preceding = [item for item in self.items if item.end <= first.start and item.low not in _SKIPPED]
-        before = preceding[-1].low if preceding else ""
-        between = self.clause.text[first.end : last.start].strip(" ,").lower()
-        is_range = len(periods) == 2 and (before, between) in _RANGES
-        if not is_range and (len(periods) > 1 or before in _UNCLEAR):
-            raise RefusedError("how the times belong together is not clear")
-        self.query.time_words = f"{'on' if first.day else 'in'} {first.text}"
-        if is_range:
-            self.query.time_words = f"from {first.text} to {last.text}"
-            self._take(preceding[-1])
-        self._take(*(item for item in self.items if first.end <= item.start < last.start))
+        period = _check_period(self.clause.periods[0], column)
+        preceding = [item.low for item in self.items if item.end <= period.start and item.low not in _SKIPPED]
+        if len(self.clause.periods) > 1 or (preceding and preceding[-1] in _UNCLEAR):
+            raise RefusedError("how the times belong together is not clear; ask for one, or for each month")
+        self.query.time_words = f"{'on' if period.day else 'in'} {period.text}"
         self._take(*(item for item in self.items if column in {noun.column for noun in item.nouns}))
-        sql = f"{column.sql} BETWEEN '{first.first_day}' AND '{last.last_day}'"
+        sql = f"{column.sql} BETWEEN '{period.first_day}' AND '{period.last_day}'"
         self.query.conditions.append(Condition(sql, "", column))
 
     def _read_value(self, item: Item) -> None:
@@ -438,20 +417,13 @@ class _QueryReader:
         """A sum, an average, an extreme, or the value of each row that is meant."""
         said = parts.get("aggregate") or parts.get("total")
         aggregate = {"DESC": "MAX", "ASC": "MIN"}.get(said.sql, said.sql) if said is not None else ""
-        item = parts["measure"]
-        column = item.column
-        is_counted = "count" in parts and parts["count"].at == item.at - 1  # "how many litres"
-        if not aggregate and column is not None and column.adds_up and is_counted and self.base.is_of_events:
-            aggregate = "SUM"
-        measure = self._measure(item, aggregate)
+        measure = self._measure(parts["measure"], aggregate)
         group = self.query.group
         is_of_rows = group.is_row if group is not None else bool(self.query.conditions)
         if not measure.aggregate and not is_of_rows:
             raise RefusedError(f"say whether the total, average, highest or lowest {measure.label} is meant")
-        if aggregate == "AVG" and group is not None:
-            is_of_sums = group.is_time and column is not None and column.adds_up
-            if is_of_sums or group.sql == self.base.columns[0].sql:
-                raise RefusedError("an average may be of single rows or of their sums; ask for the sums")
+        if aggregate == "AVG" and group is not None and (group.is_time or group.sql == self.base.columns[0].sql):
+            raise RefusedError("an average may be of single rows or of their sums; ask for the sums")
         self.query.measure = measure
         self.query.wants_one = not measure.aggregate and "count" in parts
 
@@ -475,13 +447,13 @@ class _QueryReader:
             measure = self._measure(item, parts["aggregate"].sql if "aggregate" in parts else "")
         elif group.is_row and column.table == self.base.name:
             measure = column_measure(column, "")
-        elif column.adds_up and rank.low in _OF_A_COUNT:
+        elif rank.low in _OF_A_COUNT:
             measure = self._measure(item, "SUM")
         else:
             label = f"{rank.low} {column.label}"
             raise RefusedError(f"the {label} may be of one row, a total or an average; say which")
-        if group.is_time and rank.sql == "ASC" and measure.aggregate in {"COUNT", "SUM"}:
-            raise RefusedError(f"a {group.label} without any {self.base.name} is not in the tables")
+        if rank.sql == "ASC" and measure.aggregate:
+            raise RefusedError(f"what has no {self.base.name} may be lower, and is not in the tables")
         self.query.measure = measure
         self.query.rank = rank.sql
         limit = parts["limit"].number if "limit" in parts else None

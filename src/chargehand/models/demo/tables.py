@@ -23,19 +23,13 @@ _COLUMN = re.compile(
 )
 _VALUE = re.compile(r"'(?P<text>(?:[^']|'')*)'|(?P<number>[-\d.e+]+)")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
-_YEAR = re.compile(r"(?:19|20)\d\d")
 _UNITS = stem_set(
     """eur usd gbp chf percent pct mm cm m km ml l litres g kg t watts kw kwh degrees id code days hours minutes seconds
     points"""
 )
 _NAMED_UNITS = {"eur": "EUR", "usd": "USD", "gbp": "GBP", "chf": "CHF", "percent": "percent"}
-_SINGLE = stem_set(
-    """price rating percent rate share fee score level age temperature year size capacity low high band target
-    result cost limit height weight speed value"""
-)
-"""Words of columns whose values are not added up unless that is said."""
 _FLOWS = stem_set("revenue turnover sales amount quantity units total")
-"""Words of columns whose values are added up though that is not said."""
+"""Names of columns whose values are added up though that is not said."""
 
 
 class Column(Struct, frozen=True):
@@ -47,10 +41,8 @@ class Column(Struct, frozen=True):
     """Keys only identify rows; a flag is yes or no."""
     values: tuple[str, ...]
     unit: str
-    adds_up: bool
-    """Whether a sum over rows makes sense."""
     is_flow: bool
-    """Whether the sum is what people mean by its name alone."""
+    """Whether a sum over rows is what people mean by its name alone."""
     is_real: bool
 
     @property
@@ -82,11 +74,6 @@ class TableSpec(Struct, frozen=True):
     @property
     def days(self) -> list[Column]:
         return [column for column in self.columns if column.kind == "day"]
-
-    @property
-    def is_of_events(self) -> bool:
-        """Whether each row is something that happened once, so that its figures can be added up."""
-        return self.key is not None and bool(self.days)
 
     @property
     def prices(self) -> list[Column]:
@@ -146,8 +133,8 @@ def _read_column(table: str, match: re.Match[str]) -> Column:
         value["text"].replace("''", "'") if value["text"] is not None else value["number"]
         for value in _VALUE.finditer(match["values"] or "")
     )
+    own_words = set(stems(name)) - _UNITS
     kind = "number" if match["type"] in {"INTEGER", "REAL"} else "text"
-    is_year = bool(values) and all(_YEAR.fullmatch(value) for value in values)
     if name.endswith("_id") or name == "id":
         kind = "key"
     elif kind == "text" and values and all(_DAY.fullmatch(value) for value in values):
@@ -160,8 +147,7 @@ def _read_column(table: str, match: re.Match[str]) -> Column:
         kind=kind,
         values=values,
         unit=_NAMED_UNITS.get(name.rpartition("_")[2], ""),
-        adds_up=kind == "number" and not is_year and _SINGLE.isdisjoint(stems(name)),
-        is_flow=kind == "number" and not _FLOWS.isdisjoint(stems(name)) and _SINGLE.isdisjoint(stems(name)),
+        is_flow=kind == "number" and bool(own_words) and own_words <= _FLOWS,
         is_real=match["type"] == "REAL",
     )
 
@@ -276,10 +262,7 @@ class Query(Struct):
         self.title = " ".join(filter(None, parts))
 
     def _render_measure(self, measure: TableMeasure, source: str) -> None:
-        """A figure, or one for each group; with a rank the first places, all that are equal among them.
-
-        There is no lowest place if not every group has rows: the place of one without any would be lower.
-        """
+        """A figure, or one for each group; with a rank the first places, all that are equal among them."""
         self.title = f"{measure.label} in {measure.unit}" if measure.unit else measure.label
         value = _alias(f"{measure.label} {measure.unit}".strip())
         if self.group is None:
@@ -297,12 +280,8 @@ class Query(Struct):
             self.sql += f" ORDER BY {'1' if self.group.is_time else '2 DESC, 1'}"
             return
         self.title = f"{'highest' if self.rank == 'DESC' else 'lowest'} {self.title}"
-        columns = f"*, RANK() OVER (ORDER BY {value} {self.rank}) AS place, COUNT(*) OVER () AS places"
-        places = f"SELECT {columns} FROM ({self.sql})"  # noqa: S608 - our own names
-        self.sql = f"SELECT {name}, {value} FROM ({places}) WHERE place <= {self.limit}"  # noqa: S608
-        if self.rank == "ASC" and measure.aggregate in {"COUNT", "SUM"}:
-            self.sql += f" AND places = (SELECT COUNT(DISTINCT {self.group.sql}) FROM {self.group.table})"  # noqa: S608
-        self.sql += " ORDER BY place, 1"
+        places = f"SELECT *, RANK() OVER (ORDER BY {value} {self.rank}) AS place FROM ({self.sql})"  # noqa: S608 - our own names
+        self.sql = f"SELECT {name}, {value} FROM ({places}) WHERE place <= {self.limit} ORDER BY place, 1"  # noqa: S608
 
 
 def _alias(label: str) -> str:

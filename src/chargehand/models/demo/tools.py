@@ -11,10 +11,9 @@ from itertools import pairwise
 from typing import Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from chargehand.models.demo.honesty import Account
-from chargehand.models.demo.request import ORDERS, Clause, RefusedError
+from chargehand.models.demo.request import ORDERS, Account, Clause, RefusedError
 from chargehand.models.demo.table_reader import read_query
 from chargehand.models.demo.tables import Query, read_schema
 from chargehand.models.demo.words import Token, content_stems, said_words, stem, stem_set, stems, word_set
@@ -24,7 +23,6 @@ from chargehand.text.words import join_words
 
 ToolKind: TypeAlias = Literal["table", "search", "archive", "compute", "chart", "memory", "call"]
 
-NEGATIVE = "negative numbers are not read"
 _MEMORY = word_set(
     """archival_memory_insert conversation_search core_memory_append core_memory_replace memory_insert memory_replace
     memory_rethink memory_apply_patch memory_finish_edits give_up read_more run_python
@@ -32,6 +30,8 @@ _MEMORY = word_set(
 )
 _OF_FILES = ("read_file", "list_files", "write_file")
 """Tools for memory, files and messages, which are used by rules of their own or not at all."""
+_OPTIONS = re.compile(r":\s*([\w ]{1,80}(?:, [\w ]{1,80}){0,20} or [\w ]{1,80})")
+"""Values that a description lists: "a city: Ghent or Malmo"."""
 _OPTIONAL_SEARCH = word_set("most limit top_k k count path folder")
 
 
@@ -77,6 +77,9 @@ class ToolCard(Struct, frozen=True):
         return self.description.partition("\n\n")[0]
 
 
+Arguments: TypeAlias = dict[str, object]
+Calls: TypeAlias = tuple[Arguments, ...]
+"""The arguments of one or more calls of a tool."""
 Staff: TypeAlias = list[tuple[WorkerCard, list[ToolCard]]]
 """Workers, and the tools of each."""
 
@@ -98,8 +101,14 @@ def read_tool(name: str, description: str, schema: bytes) -> ToolCard:
         read = msgspec.json.decode(schema, type=_ArgumentSchema)
     except msgspec.DecodeError:
         read = _ArgumentSchema()
-    parameters = tuple(_read_parameter(key, read.properties[key], read.required) for key in read.properties)
-    return ToolCard(name, description, _read_kind(name, description, parameters), parameters)
+    parameters = [_read_parameter(key, read.properties[key], read.required) for key in read.properties]
+    texts = [parameter for parameter in parameters if parameter.type == "string" and parameter.is_required]
+    options = _OPTIONS.search(description.partition("\n\n")[0])
+    if options is not None and len(texts) == 1:
+        choices = tuple(re.split(r", | or ", options[1]))
+        chosen = structs.replace(texts[0], type="choice", choices=choices)
+        parameters = [chosen if parameter is texts[0] else parameter for parameter in parameters]
+    return ToolCard(name, description, _read_kind(name, description, parameters), tuple(parameters))
 
 
 def _read_parameter(name: str, schema: _Property, required: list[str]) -> Parameter:
@@ -114,7 +123,7 @@ def _read_parameter(name: str, schema: _Property, required: list[str]) -> Parame
     return Parameter(name=name, type=kind, description=description, choices=choices, is_required=name in required)
 
 
-def _read_kind(name: str, description: str, parameters: tuple[Parameter, ...]) -> ToolKind:
+def _read_kind(name: str, description: str, parameters: list[Parameter]) -> ToolKind:
     names = {parameter.name for parameter in parameters}
     required = {parameter.name for parameter in parameters if parameter.is_required}
     kinds: dict[ToolKind, bool] = {
@@ -160,27 +169,10 @@ def rate_tool(tools: list[ToolCard]) -> ToolCard | None:
 
 _AMOUNTS = word_set("many much long far often")
 """Words after "how" that ask for an amount."""
-_COUNTS = stem_set("count number quantity amount pieces units n")
-"""Names of arguments that say how many of anything there are."""
 _LISTED = re.compile(
     r"\s*(?:,|&|,?\s(?:and|or|with|versus|vs\.?))(?:\s(?:and|or|of|in|on|for|at|the))*\s", re.IGNORECASE
 )
-_FROM_TO = re.compile(r"\sto(?:\sthe)?\s", re.IGNORECASE)
-_OPTIONS = re.compile(r":\s*([\w ]{1,80}(?:, [\w ]{1,80}){0,20} or [\w ]{1,80})")
 _IN_NAMES = word_set("of the")
-_NO_NAMES = word_set(
-    """today tomorrow yesterday tonight now weekend week month year day morning evening weekday weekdays daily last
-    next current cheapest oldest newest best worst most least first everything everyone everybody anything anyone
-    else more less other others different same"""
-)
-_BEFORE_VERBS = word_set("is are was were be been do does did has have had can could will would should i we you they")
-
-
-class Calls(Struct, frozen=True):
-    """Arguments for one or more calls of a tool."""
-
-    arguments: tuple[dict[str, object], ...]
-    has_free_text: bool
 
 
 class _Filling:
@@ -198,7 +190,7 @@ class _Filling:
         self._fill_choices()
         self._fill_periods()
         self._fill_numbers()
-        has_free_text = self._fill_text()
+        self._fill_text()
         parameters = self.tool.parameters
         missing = [parameter for parameter in parameters if parameter.is_required and parameter.name not in self.values]
         if missing:
@@ -210,31 +202,25 @@ class _Filling:
         filled = [parameter.name for parameter in parameters if parameter.name in self.values]
         first = {name: self.values[name][0] for name in filled}
         calls = tuple({**first, name: value} for name in several for value in self.values[name])
-        return Calls(calls or (first,), has_free_text)
+        return calls or (first,)
 
     def _open(self, *types: str) -> list[Parameter]:
         parameters = self.tool.parameters
         return [parameter for parameter in parameters if parameter.type in types and parameter.name not in self.values]
 
     def _fill_choices(self) -> None:
-        """As many values as there are arguments with the same choices are one for each; else all are for the one."""
-        for parameter in self._open("choice"):
-            alike = [other.name for other in self._open("choice") if other.choices == parameter.choices]
+        """All values that are listed ("Ghent and Bruges"); none where two arguments take the same values."""
+        wanted = self._open("choice")
+        for parameter in wanted:
             chosen = _find_choices(self.tokens, parameter.choices, self.account.used)
-            places = [*chosen.values()]
-            is_list = all(self._is_between(first, second, _LISTED) for first, second in pairwise(places))
-            is_way = len(places) == 2 and self._is_between(places[0], places[1], _FROM_TO)
-            if len(alike) == len(chosen) and (is_list or is_way):
-                self.values.update({name: [value] for name, value in zip(alike, chosen, strict=True)})
-            elif len(alike) == 1 and chosen and is_list:
+            is_list = all(self._is_listed(first, second) for first, second in pairwise(chosen.values()))
+            if chosen and is_list and [other.choices for other in wanted].count(parameter.choices) == 1:
                 self.values[parameter.name] = [*chosen]
-            else:
-                continue
-            self.account.used.update(place for places in chosen.values() for place in places)
+                self.account.used.update(place for places in chosen.values() for place in places)
 
-    def _is_between(self, first: range, second: range, pattern: re.Pattern[str]) -> bool:
+    def _is_listed(self, first: range, second: range) -> bool:
         between = self.clause.text[self.tokens[first[-1]].end : self.tokens[second[0]].start]
-        return pattern.fullmatch(between) is not None
+        return _LISTED.fullmatch(between) is not None
 
     def _fill_periods(self) -> None:
         """Days in their order, and months for arguments whose choices are months; "from" one day on is no day."""
@@ -252,7 +238,7 @@ class _Filling:
                 self.account.used_periods.add(period)
 
     def _fill_numbers(self) -> None:
-        """Each number for the argument whose words stand beside it, or one for the only argument that needs one."""
+        """Each number for the argument whose words stand beside it."""
         for place, token in self.account.open_words.items():
             value = number_value(token.text)
             if value is None:
@@ -261,10 +247,8 @@ class _Filling:
             scores = {parameter: self._nearness(parameter, place) for parameter in wanted}
             best = max(scores.values(), default=0.0)
             fitting = [parameter for parameter in wanted if scores[parameter] == best]
-            if not best:
-                fitting = [parameter for parameter in wanted if self._takes_any_number(parameter, place)]
             is_percent = token.text.endswith("%")
-            if len(fitting) == 1 and _takes_number(fitting[0], value, is_percent=is_percent):
+            if best and len(fitting) == 1 and _takes_number(fitting[0], value, is_percent=is_percent):
                 self.values[fitting[0].name] = [int(value) if value.is_integer() else value]
                 self.account.used.add(place)
 
@@ -275,44 +259,21 @@ class _Filling:
         is_described = not beside.isdisjoint(content_stems(parameter.description))
         return sum(word in beside for word in own) / len(own) + 0.1 * is_described
 
-    def _takes_any_number(self, parameter: Parameter, place: int) -> bool:
-        """Whether an argument takes a number that none of its words stands beside.
-
-        "order 12" is a name, and the 3 of "3 bikes" is no number of days: only a count is of anything.
-        """
-        is_name = place > 0 and not self.tokens[place - 1].is_free
-        is_of_something = place + 1 < len(self.tokens) and not self.tokens[place + 1].is_free
-        is_count = not _COUNTS.isdisjoint(stems(parameter.name))
-        return parameter.is_required and not is_name and (is_count or not is_of_something)
-
-    def _fill_text(self) -> bool:
-        """One required text is what the clause says beyond the tool's own words."""
+    def _fill_text(self) -> None:
+        """The one required text is a name: words with capitals, such as "Rivers of Clay"."""
         wanted = [parameter for parameter in self._open("string") if parameter.is_required]
-        if len(wanted) != 1:
-            return False
-        offered = stems(" ".join(_OPTIONS.findall(self.tool.headline)))
-        own = tool_words(self.tool).difference(offered)
-        rest = [
-            place
-            for place, token in self.account.open_words.items()
-            if place and not token.is_negation and token.stem not in own and token.low not in _AMOUNTS
-        ]
-        if not rest:
-            return False
-        text = self.clause.text[self.tokens[rest[0]].start : self.tokens[rest[-1]].end]
-        if "," in text or not self._is_name(rest[0], rest[-1]):
+        own = tool_words(self.tool)
+        open_words = self.account.open_words
+        rest = [at for at in open_words if at and open_words[at].text[0].isupper() and open_words[at].stem not in own]
+        if len(wanted) != 1 or not rest:
+            return
+        words = self.tokens[rest[0] : rest[-1] + 1]
+        text = self.clause.text[words[0].start : words[-1].end]
+        is_name = all(token.text[0].isupper() or token.text[0].isdigit() or token.low in _IN_NAMES for token in words)
+        if not is_name or "," in text:
             raise RefusedError(f"{self.tool.name} takes one {wanted[0].name.replace('_', ' ')}, not {text!r}")
         self.values[wanted[0].name] = [text]
-        self.account.used.update(rest)
-        return True
-
-    def _is_name(self, first: int, last: int) -> bool:
-        """Whether words are one name: all with capitals ("Rivers of Clay"), or one word that is no verb ("anvils")."""
-        words = self.tokens[first : last + 1]
-        if all(token.text[0].isupper() or token.text[0].isdigit() or token.low in _IN_NAMES for token in words):
-            return True
-        is_verb = first > 0 and self.tokens[first - 1].low in _BEFORE_VERBS
-        return first == last and not is_verb and words[0].low not in _NO_NAMES and not words[0].low.endswith("est")
+        self.account.use_span(words[0].start, words[-1].end)
 
 
 def _find_choices(tokens: Sequence[Token], choices: tuple[str, ...], used: AbstractSet[int]) -> dict[str, range]:
@@ -347,13 +308,9 @@ _EXPRESSION = re.compile(
     rf"(?<![\w.])(?:\d+(?:\.\d+)?% of {_OPERAND}|{_OPERAND}(?:\s*(?:\*\*|[-+*/])\s*{_OPERAND})+)(?![\w-])"
 )
 _IN_ARCHIVE = re.compile(r"\balready (?:know|have|found|kept)\b|\bin (?:the|our) archive\b", re.IGNORECASE)
-_IN_NAME = 3.0
-_IN_HEADLINE = 2.0
-_IN_DETAILS = 1.0
-_ON_CARD = 0.5
-_FITS = 2.0
+_FITS = 2
 """The least that the words of a clause have to say for a tool."""
-_CERTAIN = 4.0
+_CERTAIN = 4
 
 
 class Fit(Struct, frozen=True):
@@ -373,7 +330,7 @@ def choose_fit(clause: Clause, staff: Staff) -> Fit:
     A tool that knows all words of the clause and refuses it has the last word: no search is tried after it.
     """
     if has_negative_number(clause.text):
-        raise RefusedError(NEGATIVE)
+        raise RefusedError("negative numbers are not read", understood=len(clause.content))
     fits: list[Fit] = []
     failures: list[RefusedError] = []
     for worker, tools in staff:
@@ -422,7 +379,7 @@ def _fit_search(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | Non
     """A search may answer anything that is not an order; how well it fits is told by the words it is known for."""
     if clause.opening in ORDERS or clause.points_back or not clause.content:
         return None
-    score = sum(_word_weight(token, tool, worker) for token in clause.content) / 10
+    score = sum(_word_weight(token, tool) for token in clause.content) / 10
     is_certain = clause.about is not None
     return Fit(worker, tool, score + 3.0 * is_certain, is_certain=is_certain)
 
@@ -451,43 +408,31 @@ def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
         if overlap < _FITS:
             return None
         raise RefusedError(refusal.reason, understood=account.understood) from refusal
-    not_filled = [parameter for parameter in tool.parameters if parameter.name not in calls.arguments[0]]
+    not_filled = [parameter for parameter in tool.parameters if parameter.name not in calls[0]]
     unfilled = said_words(" ".join(parameter.name for parameter in not_filled)) - own
-    matched = 0.0
+    matched = 0
     for at, token in account.open_words.items():
-        weight = 0.0 if token.stem in unfilled else _word_weight(token, tool, worker)
+        weight = 0 if token.stem in unfilled else _word_weight(token, tool)
         matched += weight
         if token.is_negation:
             continue
-        if weight > _ON_CARD or token.low in _AMOUNTS or (at == 0 and token.low in _REPORTING):
+        if weight or token.low in _AMOUNTS or (at == 0 and token.low in _REPORTING):
             account.used.add(at)
     if matched < _FITS:
         return None
     account.settle(f"{tool.name} takes nothing that says")
-    scope = _scope_beside(clause, not_filled)
-    if scope:
-        raise RefusedError(f"whether it is of {scope} too is not said", understood=account.understood)
-    score = matched + len(calls.arguments[0])
-    return Fit(worker, tool, score / 2 if calls.has_free_text else score, calls)
+    for parameter in not_filled:
+        is_beside = any(_find_choices(other.tokens, parameter.choices, set()) for other in clause.beside)
+        if is_beside or (parameter.type == "day" and clause.period_beside):
+            reason = f"whether the {parameter.name} is that of another question is not said"
+            raise RefusedError(reason, understood=account.understood)
+    return Fit(worker, tool, matched + len(calls[0]), calls)
 
 
-def _scope_beside(clause: Clause, not_filled: list[Parameter]) -> str:
-    """What is said for an argument in a question beside this one and may hold for it too."""
-    if any(parameter.type == "day" for parameter in not_filled):
-        return clause.period_beside
-    choices = [parameter.choices for parameter in not_filled if parameter.type == "choice"]
-    said = [
-        choice for other in clause.beside for each in choices for choice in _find_choices(other.tokens, each, set())
-    ]
-    return join_words(list(dict.fromkeys(said)))
-
-
-def _word_weight(token: Token, tool: ToolCard, worker: WorkerCard) -> float:
-    """What it says for a tool that it, or its worker, uses a word of the clause."""
+def _word_weight(token: Token, tool: ToolCard) -> int:
+    """What it says for a tool that it uses a word of the clause: in its name, in its headline, anywhere."""
     if token.key in said_words(tool.name):
-        return _IN_NAME
+        return 3
     if token.key in content_stems(tool.headline):
-        return _IN_HEADLINE
-    if token.key in tool_words(tool):
-        return _IN_DETAILS
-    return _ON_CARD if token.key in card_words(worker) else 0.0
+        return 2
+    return int(token.key in tool_words(tool))

@@ -6,43 +6,40 @@ the beginning, and a call that was not made yet ends it (`CallsNeededError`).
 
 import re
 from collections.abc import Sequence
-from typing import TypeAlias, cast
+from typing import cast
 
 import msgspec
 from msgspec import Struct, structs
 
-from chargehand.models.artifacts import Chart, Figure, Table
-from chargehand.models.demo.honesty import Account
+from chargehand.models.artifacts import Figure, Table
 from chargehand.models.demo.passages import accept_passages, search_query
-from chargehand.models.demo.products import chart_arguments, read_conversion
-from chargehand.models.demo.request import MENTIONS_MODEL, Clause, RefusedError, parse_request
+from chargehand.models.demo.products import chart_arguments, rate_arguments, read_amount
+from chargehand.models.demo.request import MENTIONS_MODEL, OFFERED_DAY, Account, Clause, RefusedError, parse_request
 from chargehand.models.demo.results import (
     ResultMaterial,
     ToolOutcome,
     as_number,
     figure_in_words,
+    format_value,
     gather,
+    in_words,
     open_envelope,
     passage_in_words,
     read_outcomes,
     table_in_words,
 )
 from chargehand.models.demo.tables import Query
-from chargehand.models.demo.tools import Calls, ToolCard, choose_fit, only_remembers, rate_tool, read_tool
+from chargehand.models.demo.tools import Arguments, Calls, ToolCard, choose_fit, only_remembers, rate_tool, read_tool
 from chargehand.models.demo.words import stem, stem_set
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.partial_text import LEFT
 from chargehand.models.request_facts import Working
 from chargehand.text.words import join_words, shorten
 
-Arguments: TypeAlias = dict[str, object]
-
 INSERT = "archival_memory_insert"
 APPEND = "core_memory_append"
 _ASK_OTHERS = "send_message_to_agents_matching_tags"
 _MOST_STEPS = 12
-_OFFERS = ("nearest", "did you mean", "one of", "closest", "there are", "try ")
-"""Words of an error that names something a rewritten task could use."""
 _FROM_WORKER = ' from "worker'
 """How the envelope of a message from another worker begins."""
 _TAGGED = re.compile(r"\btagged (?:as |with )?(?P<tags>[\w-]+(?:(?:,\s*(?:and )?|\s+and\s+)[\w-]+)*)", re.IGNORECASE)
@@ -87,8 +84,8 @@ class Job(Struct, frozen=True):
         outcomes = self.outcomes_of(tool, calls)
         for outcome in outcomes:
             if outcome.error:
-                offers = any(words in outcome.error.lower() for words in _OFFERS)
-                raise RefusedError(f"`{tool}` failed: {outcome.error}", may_retry=offers, is_own=False)
+                offers_day = OFFERED_DAY.search(outcome.error) is not None
+                raise RefusedError(f"`{tool}` failed: {outcome.error}", may_retry=offers_day, is_own=False)
         return [gather([outcome.value]) for outcome in outcomes]
 
     def call(self, tool: str, arguments: Arguments) -> ResultMaterial:
@@ -122,9 +119,10 @@ def work(subject: Working, request: Request) -> Reply:
         complaint = shorten(messages[-1].text, 300)
         return _give_up(RefusedError(f"the result was not accepted: {complaint}", may_retry=True), job.steps)
     try:
-        text = _note_turns(job)
-        if not text and not is_message:
-            text = _ask_others(job)
+        inputs = [cast("Arguments", result.value) for result in subject.inputs if isinstance(result.value, dict)]
+        if any(value.get("kind") == "turn" for value in inputs):
+            return Reply("Nothing was noted: the demo model keeps no notes in the background.")
+        text = "" if is_message else _ask_others(job)
         return Reply(text or _serve_task(job, is_shaped=request.schema is not None))
     except CallsNeededError as needed:
         if job.steps >= _MOST_STEPS:
@@ -204,7 +202,7 @@ def _ask(clause: Clause, job: Job) -> str:
             return _query(fit.tool, fit.reading, job)
         case str():
             return figure_in_words(job.call_for_figure(fit.tool.name, {"expression": fit.reading}), fit.reading)
-        case Calls():
+        case tuple():
             return _make_calls(clause, fit.tool, fit.reading, job)
         case None:
             return _search(clause, fit.tool, job)
@@ -219,8 +217,6 @@ def _query(tool: ToolCard, query: Query, job: Job) -> str:
         raise RefusedError(f"no rows are on record: {query.title}")
     if query.wants_one and len(rows) > 1:
         raise RefusedError(f"{query.title} has {len(rows)} values; say whether the total, average or highest is meant")
-    if query.rank == "ASC" and query.group is not None and not rows:
-        raise RefusedError(f"not every {query.group.label} has rows on record, so the lowest cannot be told")
     return table_in_words(tables[0], query.title) if rows else f"{query.title}: none on record."
 
 
@@ -236,17 +232,13 @@ def _search(clause: Clause, tool: ToolCard, job: Job) -> str:
 
 def _make_calls(clause: Clause, tool: ToolCard, calls: Calls, job: Job) -> str:
     lines: list[str] = []
-    for arguments, material in zip(calls.arguments, job.call_all(tool.name, calls.arguments), strict=True):
+    for arguments, material in zip(calls, job.call_all(tool.name, calls), strict=True):
         title = tool.name.replace("_", " ").capitalize()
         if arguments:
             title += f" ({', '.join(str(argument) for argument in arguments.values())})"
         if clause.question == "how many" and material.of(Table):
             raise RefusedError(f"{tool.name} returned a table, not how many there are")
-        texts = [table_in_words(table, title, clause.stems) for table in material.of(Table)]
-        texts += [figure_in_words(figure, title) for figure in material.of(Figure)]
-        texts += [passage_in_words(passage) for passage in material.passages]
-        texts += [_chart_in_words(chart) for chart in material.of(Chart)]
-        texts += [text.strip() for text in material.texts]
+        texts = in_words(material, title, clause.stems)
         lines += texts or [f"{title}: nothing was returned."]
     return "\n".join(lines)
 
@@ -255,14 +247,7 @@ def _draw(clause: Clause, job: Job) -> str:
     tool = job.tool_of_kind("chart")
     if tool is None:
         raise RefusedError("there is no tool here that draws")
-    charts = job.call(tool.name, chart_arguments(clause, job.material)).of(Chart)
-    if not charts:
-        raise RefusedError("no chart was returned")
-    return _chart_in_words(charts[0])
-
-
-def _chart_in_words(chart: Chart) -> str:
-    return f'The chart "{shorten(chart.title, 120)}" shows: {chart.summary}'
+    return "\n".join(in_words(job.call(tool.name, chart_arguments(clause, job.material)), "Chart"))
 
 
 def _convert(clause: Clause, job: Job) -> str:
@@ -270,10 +255,13 @@ def _convert(clause: Clause, job: Job) -> str:
     calculator = job.tool_of_kind("compute")
     if tool is None or calculator is None:
         raise RefusedError("nothing here converts it")
-    conversion = read_conversion(clause, tool, job.material)
-    rate = job.call_for_figure(tool.name, conversion.arguments)
-    result = job.call_for_figure(calculator.name, {"expression": f"round({conversion.amount} * {rate.value}, 2)"})
-    return conversion.in_words(result.value, rate)
+    currency, arguments = rate_arguments(clause, tool)
+    amount = read_amount(job.material)
+    rate = job.call_for_figure(tool.name, arguments)
+    result = job.call_for_figure(calculator.name, {"expression": f"round({amount} * {rate.value}, 2)"})
+    converted = f"{format_value(as_number(result.value), 2)} {currency}"
+    label = rate.label or f"{currency} per EUR"
+    return f"Converted amount: {converted} ({format_value(amount, 2)} EUR at {rate.value} {label})."
 
 
 # --- memory
@@ -325,33 +313,6 @@ def _keep(keeping: Keeping, job: Job, text: str) -> str:
     if error:
         return f"Not kept: {error}"
     return f"Added to {keeping.place}." if keeping.block else f"Kept in {keeping.place}."
-
-
-def _note_turns(job: Job) -> str:
-    """What a background worker did: a line for each turn it was given, on the block it may add to.
-
-    Nothing for any other task.
-    """
-    values = [cast("Arguments", result.value) for result in job.subject.inputs if isinstance(result.value, dict)]
-    turns = [value for value in values if value.get("kind") == "turn"]
-    if not turns:
-        return ""
-    block = next((block for block in job.subject.blocks if block.access in {"write", "append"}), None)
-    if block is None or job.tool(APPEND) is None:
-        raise RefusedError("there is no block here that lines may be added to")
-    if job.outcomes:
-        return job.outcomes[-1].error or f"Noted in {block.label} what was asked."
-    noted = block.text.splitlines()
-    new = [line for line in dict.fromkeys(_turn_line(turn) for turn in turns) if line not in noted]
-    if not new:
-        return f"Nothing new: what was asked is noted in {block.label} already."
-    raise CallsNeededError([(APPEND, {"label": block.label, "content": "\n".join(new)})])
-
-
-def _turn_line(turn: Arguments) -> str:
-    """What was asked, and how the answer begins."""
-    answer = str(turn.get("answer", "")).strip().partition("\n")[0]
-    return f"- {shorten(str(turn.get('request', '')), 120)} -> {shorten(answer, 200) or '(no answer)'}"
 
 
 # --- asking other workers
