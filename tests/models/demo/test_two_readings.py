@@ -66,7 +66,7 @@ def test_what_no_part_of_a_query_accounts_for_is_refused(team: str, request_text
         ("shop", "What is the highest price per category?", "sleeping 158"),
         ("patient_case", "Which patient has the most results?", "Moreau 11"),
         ("letta_crew", "In which month did Corvid have the most downloads?", "2026-06 97,000"),
-        ("portfolio", "What is the average fee of all funds, in percent?", "0.337"),
+        ("portfolio", "What is the average fee of all funds?", "0.337"),
     ],
 )
 def test_a_noun_belongs_to_the_word_before_it(team: str, request_text: str, expected: str) -> None:

@@ -10,9 +10,8 @@ from chargehand.models.demo.request import MENTIONS_MODEL, ORDERS, QUESTION_WORD
 from chargehand.models.demo.tools import card_score, choose_fit, only_remembers, rate_tool, tools_of
 from chargehand.models.demo.work import read_keeping
 from chargehand.models.request_facts import Planning, WorkerCard
-from chargehand.text.words import shorten
+from chargehand.text.words import join_words
 
-_MOST_OFFERED = 6
 _NO_WORKER = "no worker on the team is meant for this"
 _RETURNS = {
     "table": "Return the figures as a small table with the names they belong to.",
@@ -79,19 +78,14 @@ def make_plan(subject: Planning) -> "DemoPlan":
         plan.unserved.append(f"{refusal.reason}. {MENTIONS_MODEL}")
         return plan
     if not clauses:
-        offer = _offer_workers(subject.workers)
-        plan.unserved.append(f"the request does not say what is wanted.{offer} {MENTIONS_MODEL}")
+        names = join_words([worker.name for worker in subject.workers], "or")
+        plan.unserved.append(f"the request does not say what is wanted; you can ask {names}. {MENTIONS_MODEL}")
     for clause in clauses:
         plan.add_clause(clause)
     for task in plan.tasks[subject.max_tasks :]:
         plan.unserved.append(f"{task.text}: more tasks than the {subject.max_tasks} that may be planned")
     del plan.tasks[subject.max_tasks :]
     return plan
-
-
-def _offer_workers(workers: tuple[WorkerCard, ...]) -> str:
-    cards = [f"{card.name}: {shorten(card.description, 120)}" for card in workers if card.description]
-    return f" You can ask {'; '.join(cards[:_MOST_OFFERED]).rstrip('.')}." if cards else ""
 
 
 class DemoPlan:

@@ -29,6 +29,7 @@ from chargehand.text.words import shorten
 _MOST_TASKS = 50
 _MOST_TOOLS = 4
 _LONGEST_RESULT = 20_000
+_NEAREST_DAY = re.compile(r" The day [\d-]{10} is the nearest there is to (?P<asked>[\d-]{10}): say so\.")
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _TASK_ID = re.compile(r"\bt\d+\b")
 
@@ -129,10 +130,13 @@ def refine(subject: Refining) -> str:
     offered = OFFERED_DAY.search(subject.failure[:4_000])
     plain = without_returns(subject.instruction)
     returns = subject.instruction[len(plain) :].strip()
+    earlier = _NEAREST_DAY.search(plain)
+    plain = _NEAREST_DAY.sub("", plain)
     days = [period for period in find_periods(plain) if period.day and period.year]
     if offered is None or len(days) != 1 or days[0].first_day.isoformat() == offered["day"]:
         return subject.instruction
-    remark = f"The day {offered['day']} is the nearest there is to {days[0].first_day}: say so."
+    wanted_day = earlier["asked"] if earlier else days[0].first_day.isoformat()
+    remark = f"The day {offered['day']} is the nearest there is to {wanted_day}: say so."
     return f"{plain[: days[0].start]}{offered['day']}{plain[days[0].end :]} {remark} {returns}".strip()
 
 
