@@ -78,6 +78,7 @@ PREFIXES: dict[type[Thing], str] = {
     Archive: "archive",
 }
 """Ids are `prefix-uuid4`, given by the catalog unless the caller brings one of that form."""
+KINDS: dict[str, type[Thing]] = {prefix: kind for kind, prefix in PREFIXES.items()}
 
 
 class Attached(Struct, frozen=True):
@@ -86,6 +87,92 @@ class Attached(Struct, frozen=True):
     thing: Block | Archive
     grant: Grant
     via: str = ""
+
+
+# --- what a catalog holds as records that mean the same in every store, in an order that is the same in every store
+
+
+Section: TypeAlias = Literal["things", "grants", "changes", "turns", "said", "passages"]
+SECTIONS: tuple[Section, ...] = ("things", "grants", "changes", "turns", "said", "passages")
+"""In the order in which they are loaded: what hangs on a thing comes after it."""
+
+
+class ThingRecord(Struct, frozen=True):
+    """A thing as it is now; of a block also its text."""
+
+    thing: Thing
+
+
+class GrantRecord(Struct, frozen=True):
+    """A block or an archive that is attached to an agent or a group."""
+
+    owner: str
+    thing: str
+    grant: Grant
+
+
+class ChangeRecord(Struct, frozen=True):
+    """One version of a block."""
+
+    block: str
+    change: Change
+    key: bytes
+    """The digest of the key under which it was made."""
+    repeated: bytes | None
+    """What another attempt of the same task would repeat: `edit_digest`."""
+
+
+class TurnRecord(Struct, frozen=True):
+    """One turn of a conversation. Its `number`, and `upto` of a summary, count the turns of the conversation from 1.
+
+    A summary that stands for none of them has an `upto` of 0.
+    """
+
+    speaker: str
+    turn: Turn
+
+
+class SaidRecord(Struct, frozen=True):
+    """The digests of all keys under which something was said in a conversation, sorted."""
+
+    speaker: str
+    keys: tuple[bytes, ...]
+
+
+class PassageRecord(Struct, frozen=True):
+    """A passage with its vector, and the handle of the model that made it."""
+
+    passage: Passage
+    vector: bytes | None = None
+    handle: str = ""
+
+
+MemoryRecord: TypeAlias = ThingRecord | GrantRecord | ChangeRecord | TurnRecord | SaidRecord | PassageRecord
+
+Position: TypeAlias = tuple[int, int]
+"""Of a record in its section: numbers of the store it was read from, which no other store knows."""
+START: Position = (0, 0)
+
+
+class MemoryPage(Struct, frozen=True):
+    """Records of one section. Fewer than were asked for are the last ones."""
+
+    records: list[MemoryRecord]
+    position: Position
+    """After the last of them."""
+
+
+OWNERS: dict[Section, tuple[type[Thing], ...]] = {
+    "grants": (Profile, Group),
+    "changes": (Block,),
+    "turns": (Profile, KeptConversation),
+    "said": (Profile, KeptConversation),
+    "passages": (Archive,),
+}
+"""The kinds of things that records of a section hang on."""
+
+
+# --- the protocol
 
 
 class Catalog(Protocol):
@@ -283,6 +370,26 @@ class Catalog(Protocol):
 
     async def reset(self, agent: str) -> int:
         """Forget a conversation; how many turns there were."""
+        ...
+
+    # --- all of it, to be copied
+
+    async def spaces(self) -> list[str]:
+        """The spaces of the store that hold anything, by name."""
+        ...
+
+    async def export(self, section: Section, *, after: Position = START, limit: int = 500) -> MemoryPage:
+        """The records of a section of this space that follow a position, in an order that is the same in every store.
+
+        A position is one that a page of this catalog gave.
+        """
+        ...
+
+    async def load(self, records: Sequence[MemoryRecord]) -> None:
+        """Keep records that another catalog exported, in the same order: all of them or none.
+
+        They come with their ids, times and versions, and are not checked. What is here already is left as it is.
+        """
         ...
 
     async def close(self) -> None: ...

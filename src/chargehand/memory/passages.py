@@ -122,6 +122,15 @@ def unit_vectors(vectors: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
     return unit(vectors)
 
 
+def signed_vectors(units: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+    """Each of these vectors, which have length one, and its signs."""
+    try:
+        from chargehand.memory.vectors import with_signs  # noqa: PLC0415 - numpy is needed for vectors only
+    except ImportError as error:
+        raise no_numpy() from error
+    return with_signs(units)
+
+
 def no_numpy() -> StoreUnavailable:
     return StoreUnavailable(
         "vectors are compared with numpy, which is not installed; run pip install 'chargehand[local]', or give the "

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct
@@ -11,9 +12,22 @@ from chargehand.engine.policy import Instant
 from chargehand.engine.roster import Match
 from chargehand.errors import Refused
 from chargehand.memory import postgres_passages as passage_rows
+from chargehand.memory import postgres_records as record_rows
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import PERSON, Block, Change, Edit, Grant, Origin
-from chargehand.memory.catalog import ANYONE, Attached, Kept, Order, Profile, Thing
+from chargehand.memory.catalog import (
+    ANYONE,
+    START,
+    Attached,
+    Kept,
+    MemoryPage,
+    MemoryRecord,
+    Order,
+    Position,
+    Profile,
+    Section,
+    Thing,
+)
 from chargehand.memory.conversations import Role, Turn
 from chargehand.memory.edits import check_text
 from chargehand.memory.passages import check_question_model
@@ -307,6 +321,19 @@ class PostgresCatalog:
 
     async def reset(self, agent: str) -> int:
         return await self._write(lambda rows: rows.reset(agent))
+
+    # --- all of it
+
+    async def spaces(self) -> list[str]:
+        return [row[0] for row in await self._database.fetch(record_rows.SPACES)]
+
+    async def export(self, section: Section, *, after: Position = START, limit: int = 500) -> MemoryPage:
+        return await self._read(lambda rows: record_rows.export(rows.db, self._space, section, after, limit))
+
+    async def load(self, records: Sequence[MemoryRecord]) -> None:
+        work = partial(record_rows.load, space=self._space, records=records)
+        for store in await self._write(work, idempotent=True):
+            build_index_later(self._database, store)
 
 
 async def _check_grant(rows: ThingRows, archive: Archive, store: Holding, agent: str, *, adds: bool = False) -> None:

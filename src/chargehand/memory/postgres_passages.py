@@ -31,6 +31,7 @@ from chargehand.memory.passages import (
     width_of,
     worker_of,
 )
+from chargehand.memory.things import key_digest
 from chargehand.postgres.driver import Connection, Row
 from chargehand.text.words import WORD
 
@@ -187,7 +188,7 @@ class _Batch:
             _KNOWN,
             self._store.number,
             [passage_digest(passage.text) for passage in passages],
-            [_key(passage.origin.key) for passage in passages if passage.origin.key],
+            [key_digest(passage.origin.key) for passage in passages if passage.origin.key],
             self._space,
             [passage.id for passage in passages if passage.id],
         )
@@ -201,7 +202,7 @@ class _Batch:
 
     def add(self, passage: Passage) -> tuple[Inserted, bool]:
         """What becomes of a passage; and whether it is a call made again, which changes nothing."""
-        key = (_key(passage.origin.key), passage.part) if passage.origin.key else None
+        key = (key_digest(passage.origin.key), passage.part) if passage.origin.key else None
         if key is not None and key in self._by_key:
             return Inserted(self._by_key[key], new=False), True
         digest = passage_digest(passage.text)
@@ -248,15 +249,10 @@ class _Batch:
             passage.created or self._now,
             passage.document,
             passage.part,
-            _key(passage.origin.key) if passage.origin.key else None,
+            key_digest(passage.origin.key) if passage.origin.key else None,
             searchable(passage.text[:_READ]),
             _all_marks(self._store.number, passage, tags),
         )
-
-
-def _key(key: str) -> bytes:
-    """A digest of a key, which may be long: an index takes no long ones."""
-    return blake2b(key.encode(), digest_size=16).digest()
 
 
 async def insert(
@@ -274,7 +270,22 @@ async def insert(
     check_passages(passages)
     if vectors is not None:
         check_vectors(archive, passages, vectors, handle, store.model)
-    units = None if vectors is None else unit_vectors(vectors)
+    units = [] if vectors is None else [unit for unit, _ in unit_vectors(vectors)]
+    return await write_passages(
+        db=db, store=store, space=space, passages=passages, units=dict(enumerate(units)), handle=handle, now=now
+    )
+
+
+async def write_passages(
+    db: Connection,
+    store: Holding,
+    space: str,
+    passages: Sequence[Passage],
+    units: Mapping[int, bytes],
+    handle: str,
+    now: Instant,
+) -> list[Inserted]:
+    """Passages that were checked, with vectors of length one, each by the place of its passage."""
     batch = _Batch(store, space, now)
     await batch.load(db, passages)
     inserted: list[Inserted] = []
@@ -286,8 +297,7 @@ async def insert(
         if not is_repeated:
             embedded.setdefault(outcome.id, at)
     await db.execute(_COUNTED, store.number, await batch.write(db), 0)
-    if units is not None:
-        await _write_vectors(db, store, {which: units[at][0] for which, at in embedded.items()}, handle)
+    await _write_vectors(db, store, {which: units[at] for which, at in embedded.items() if at in units}, handle)
     return inserted
 
 

@@ -4,7 +4,6 @@ Whoever changes a thing locks its row first, so that what is read then is what i
 """
 
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 from itertools import chain
 
 import msgspec
@@ -34,6 +33,7 @@ from chargehand.memory.things import (
     grants_that_count,
     has_text,
     is_shown_backwards,
+    key_digest,
     missing_version,
     name_of,
     speaker_kind,
@@ -151,11 +151,6 @@ class ThingQuery(Struct, frozen=True):
     order: Order
 
 
-def key_digest(key: str) -> bytes:
-    """Of a key that may be long: an index takes no long ones."""
-    return blake2b(key.encode(), digest_size=16).digest()
-
-
 def _columns(thing: Thing) -> tuple[object, ...]:
     """What is kept of a thing besides its id: what it is found by, and its body."""
     tags = list(dict.fromkeys(thing.tags))
@@ -216,7 +211,7 @@ class ThingRows:
         if number is None and brought:
             raise taken_id(thing)
         if number is not None and first is not None:
-            await self._keep(number, first, key)
+            await self._keep(number, first, key_digest(key))
 
     async def change(self, thing: Some, now: Instant, expect: Instant | None) -> Some:
         number, existing = await self.need(type(thing), thing.id, lock=True)
@@ -335,19 +330,26 @@ class ThingRows:
         """Apply an edit, unless it was applied under this key before."""
         number, block = await self.need(Block, which, lock=True)
         repeated = edit_digest(edit, origin)
-        if await self.db.fetchval(_IS_REPEATED, number, key_digest(key), repeated, origin.attempt):
+        key_used = key_digest(key)
+        if await self.db.fetchval(_IS_REPEATED, number, key_used, repeated, origin.attempt):
             return block
         grant = await self.granted(number, agent, origin)
         past = await self._past(number, block, edit)
         after, change = edited(block, edit, grant, origin, now, expect=expect, past=past)
         if change.version != block.version:
             await self.rewrite(number, after)
-            await self._keep(number, change, key, repeated)
+            await self._keep(number, change, key_used, repeated)
         return after
 
-    async def _keep(self, block: int, change: Change, key: str, repeated: bytes | None = None) -> None:
+    async def add_change(self, which: str, change: Change, key: bytes, repeated: bytes | None) -> None:
+        """Keep one version of a block unless it is there; `key` is a digest."""
+        number = await self._need_number(("block",), which)
+        if not await self.db.fetch(_VERSIONS, number, change.version, change.version):
+            await self._keep(number, change, key, repeated)
+
+    async def _keep(self, block: int, change: Change, key: bytes, repeated: bytes | None = None) -> None:
         body = _ENCODER.encode(change)
-        await self.db.execute(_KEEP, block, change.version, change.origin.attempt, key_digest(key), repeated, body)
+        await self.db.execute(_KEEP, block, change.version, change.origin.attempt, key, repeated, body)
 
     async def _past(self, number: int, block: Block, edit: Edit) -> "Callable[[int], Change]":
         """The changes that an edit goes back to."""
@@ -366,12 +368,12 @@ class ThingRows:
         return _past_of(changes)
 
     async def _versions(self, block: int, first: int, last: int) -> list[Change]:
-        return [_read_change(row) for row in await self.db.fetch(_VERSIONS, block, _bounded(first), _bounded(last))]
+        return [decode_change(*row) for row in await self.db.fetch(_VERSIONS, block, _bounded(first), _bounded(last))]
 
     async def history(self, which: str, limit: int, before: int | None) -> list[Change]:
         number = await self._need_number(("block",), which)
         upto = _LAST_VERSION if before is None else _bounded(before)
-        return [_read_change(row) for row in await self.db.fetch(_LATEST, number, upto, max(0, limit))]
+        return [decode_change(*row) for row in await self.db.fetch(_LATEST, number, upto, max(0, limit))]
 
     async def text_at(self, which: str, version: int) -> str:
         number, block = await self.need(Block, which)
@@ -379,19 +381,19 @@ class ThingRows:
 
     # --- turns
 
-    async def _speaker(self, which: str, *, lock: bool = False) -> int:
+    async def speaker(self, which: str, *, lock: bool = False) -> int:
         """The number under which turns are kept: an agent's own, or that of a conversation beside it."""
         return await self._need_number((PREFIXES[speaker_kind(which)],), which, lock=lock)
 
     async def say(self, which: str, turns: Sequence[Turn], key: str, now: Instant) -> bool:
-        agent = await self._speaker(which, lock=True)
+        agent = await self.speaker(which, lock=True)
         if not await self.db.fetchval(_SAID, agent, key_digest(key)):
             return False
         await self.db.executemany(_SAY, [_turn_row(agent, turn, now) for turn in turns])
         return True
 
     async def turns(self, which: str, limit: int, before: int | None, *, old: bool) -> list[Turn]:
-        agent = await self._speaker(which)
+        agent = await self.speaker(which)
         place: Sequence[int] = (_MOST, 0)
         if before is not None:
             place = await self.db.fetchrow(_PLACE, agent, before) or (before, 0)
@@ -409,14 +411,14 @@ class ThingRows:
         limit: int,
     ) -> list[Turn]:
         """Without any word to look for: the latest ones that fit."""
-        agent = await self._speaker(which)
+        agent = await self.speaker(which)
         words = list(dict.fromkeys(searchable(query[:_READ]).split()))[:_MOST_WORDS]
         question = _RECALLED if words else _LATEST_FITTING
         rows = await self.db.fetch(question, agent, words, roles, start, end, max(0, limit))
         return [Turn(*row) for row in rows]
 
     async def summarise(self, which: str, summary: Turn, now: Instant) -> bool:
-        agent = await self._speaker(which, lock=True)
+        agent = await self.speaker(which, lock=True)
         furthest = await self.db.fetchrow(_FURTHEST, agent) or (0, 0)
         check_summary(summary, which, furthest[0])
         if summary.upto <= furthest[1]:
@@ -426,7 +428,7 @@ class ThingRows:
         return True
 
     async def reset(self, which: str) -> int:
-        agent = await self._speaker(which, lock=True)
+        agent = await self.speaker(which, lock=True)
         return len(await self.db.fetch("DELETE FROM turns WHERE agent = $1 RETURNING true", agent))
 
 
@@ -435,11 +437,11 @@ def _bounded(version: int) -> int:
     return max(0, min(version, _LAST_VERSION))
 
 
-def _read_change(row: Row) -> Change:
+def decode_change(version: int, body: bytes) -> Change:
     try:
-        return _CHANGE.decode(row[1])
+        return _CHANGE.decode(body)
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise Corrupt(f"version {row[0]} of a block cannot be read: {error}; restore a backup") from error
+        raise Corrupt(f"version {version} of a block cannot be read: {error}; restore a backup") from error
 
 
 def _past_of(changes: Sequence[Change]) -> "Callable[[int], Change]":

@@ -12,15 +12,36 @@ from msgspec.structs import replace
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import Match
 from chargehand.memory import sqlite_passages as passage_rows
+from chargehand.memory import sqlite_records as record_rows
 from chargehand.memory import sqlite_things as thing_rows
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import PERSON, Block, Change, Edit, Grant, Origin
-from chargehand.memory.catalog import ANYONE, Attached, Kept, Order, Profile, Thing
+from chargehand.memory.catalog import (
+    ANYONE,
+    START,
+    Attached,
+    Kept,
+    MemoryPage,
+    MemoryRecord,
+    Order,
+    Position,
+    Profile,
+    Section,
+    Thing,
+)
 from chargehand.memory.conversations import Role, Turn
 from chargehand.memory.edits import check_text
 from chargehand.memory.passages import check_question_model, no_numpy
 from chargehand.memory.sqlite_search import search
-from chargehand.memory.things import check_archive_grant, check_turns, decode_thing, encode_thing, new_key, new_thing
+from chargehand.memory.things import (
+    check_archive_grant,
+    check_turns,
+    decode_thing,
+    encode_thing,
+    key_digest,
+    new_key,
+    new_thing,
+)
 from chargehand.sqlite.connection import CATALOG, Connect, Durability, connect
 from chargehand.sqlite.database import Database, FileDatabase, MemoryDatabase, open_in_thread
 
@@ -334,6 +355,17 @@ class SqliteCatalog:
     async def reset(self, agent: str) -> int:
         return await self._write(thing_rows.reset, agent)
 
+    # --- all of it
+
+    async def spaces(self) -> list[str]:
+        return await self._database.read(record_rows.spaces)
+
+    async def export(self, section: Section, *, after: Position = START, limit: int = 500) -> MemoryPage:
+        return await self._read(record_rows.export, section, after, limit)
+
+    async def load(self, records: Sequence[MemoryRecord]) -> None:
+        await self._database.write(_whole(lambda db: record_rows.load(db, self._space, records)))
+
 
 class _NewThing:
     """A thing to be kept. Its id stays the same if the store tries it again."""
@@ -347,7 +379,7 @@ class _NewThing:
     def add(self, db: sqlite3.Connection, space: str) -> None:
         number = thing_rows.add(db, space, self.thing, self.body, brought=self._is_brought)
         if number is not None and self._first is not None:
-            thing_rows.keep(db, number, self._first, key=self._key)
+            thing_rows.keep(db, number, self._first, key=key_digest(self._key))
 
 
 def _whole(work: Callable[[sqlite3.Connection], Outcome]) -> Callable[[sqlite3.Connection], Outcome]:

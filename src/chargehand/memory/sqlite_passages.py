@@ -237,8 +237,29 @@ def insert(
     check_passages(passages)
     if vectors is not None:
         check_vectors(archive, passages, vectors, handle, model(db, space, archive.id))
-    units = None if vectors is None else unit_vectors(vectors)
-    store = founded(db, space, archive.id)
+    units = [] if vectors is None else unit_vectors(vectors)
+    return write_passages(
+        db=db,
+        space=space,
+        archive_id=archive.id,
+        passages=passages,
+        units=dict(enumerate(units)),
+        handle=handle,
+        now=now,
+    )
+
+
+def write_passages(
+    db: sqlite3.Connection,
+    space: str,
+    archive_id: str,
+    passages: Sequence[Passage],
+    units: Mapping[int, tuple[bytes, bytes]],
+    handle: str,
+    now: Instant,
+) -> list[Inserted]:
+    """Passages that were checked, with vectors of length one and their signs, each by the place of its passage."""
+    store = founded(db, space, archive_id)
     inserted: list[Inserted] = []
     embedded: dict[str, int] = {}
     """By id, which of the vectors is whose. What is known already may have come without one."""
@@ -257,8 +278,7 @@ def insert(
         "UPDATE holdings SET passages = passages + ?1, last_passage = last_passage + ?1 WHERE number = ?2",
         (last - store.first - store.last_passage, store.number),
     )
-    if units is not None:
-        _write_vectors(db, store, {which: units[at] for which, at in embedded.items()}, handle)
+    _write_vectors(db, store, {which: units[at] for which, at in embedded.items() if at in units}, handle)
     return inserted
 
 

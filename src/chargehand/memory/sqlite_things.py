@@ -34,6 +34,7 @@ from chargehand.memory.things import (
     grants_that_count,
     has_text,
     is_shown_backwards,
+    key_digest,
     missing_version,
     name_of,
     speaker_kind,
@@ -290,8 +291,8 @@ _MOST = 2**62
 _ENCODER = msgspec.json.Encoder()
 
 
-def keep(db: sqlite3.Connection, block: int, change: Change, *, key: str, digest: bytes | None = None) -> None:
-    """Write one version's row."""
+def keep(db: sqlite3.Connection, block: int, change: Change, *, key: bytes, digest: bytes | None = None) -> None:
+    """Write one version's row; `key` is a digest, too."""
     origin = change.origin
     values = (block, change.version, change.kind, _ENCODER.encode(origin), change.when, change.start)
     texts = (change.removed, change.added, change.parent, change.at, change.tainted, key, origin.attempt, digest)
@@ -313,7 +314,8 @@ def edit(
     """Apply an edit, unless it was applied under this key before."""
     number, block = need(db, space, Block, which)
     digest = edit_digest(edit, origin)
-    if db.execute(_DONE, (number, key)).fetchone():
+    key_used = key_digest(key)
+    if db.execute(_DONE, (number, key_used)).fetchone():
         return block
     if digest is not None and db.execute(_EARLIER, (number, digest, origin.attempt)).fetchone():
         return block
@@ -321,14 +323,14 @@ def edit(
     after, change = edited(block, edit, grant, origin, now, expect=expect, past=partial(_past, db, number))
     if change.version != block.version:
         db.execute(_UPDATE, (_ENCODER.encode(after), number))
-        keep(db, number, change, key=key, digest=digest)
+        keep(db, number, change, key=key_used, digest=digest)
     return after
 
 
 def history(db: sqlite3.Connection, space: str, which: str, limit: int, before: int | None) -> list[Change]:
     number = need_number(db, space, Block, which)
     rows = db.execute(_LATEST, (number, _MOST if before is None else before, max(0, limit))).fetchall()
-    return [_change(row) for row in rows]
+    return [read_change(row) for row in rows]
 
 
 def text_at(db: sqlite3.Connection, space: str, which: str, version: int) -> str:
@@ -340,10 +342,10 @@ def _past(db: sqlite3.Connection, block: int, version: int) -> Change:
     row = db.execute(_ONE, (block, version)).fetchone()
     if row is None:
         raise missing_version(version)
-    return _change(row)
+    return read_change(row)
 
 
-def _change(row: tuple[int, str, bytes, float, int, str, str, int, int, int]) -> Change:
+def read_change(row: tuple[int, str, bytes, float, int, str, str, int, int, int]) -> Change:
     version, kind, origin, moment, start, removed, added, parent, at, tainted = row
     return Change(
         version=version,
@@ -387,7 +389,7 @@ def _speaker(db: sqlite3.Connection, space: str, which: str) -> int:
 
 def say(db: sqlite3.Connection, space: str, which: str, turns: Sequence[Turn], key: str, now: Instant) -> bool:
     agent = _speaker(db, space, which)
-    if not db.execute("INSERT OR IGNORE INTO said (agent, key) VALUES (?, ?)", (agent, key)).rowcount:
+    if not db.execute("INSERT OR IGNORE INTO said (agent, key) VALUES (?, ?)", (agent, key_digest(key))).rowcount:
         return False
     db.executemany(_SAY, [_row(agent, turn, now) for turn in turns])
     return True
@@ -404,7 +406,7 @@ def turns(db: sqlite3.Connection, space: str, which: str, limit: int, before: in
         values += db.execute(_PLACE_OF, (agent, before)).fetchone() or (before, 0)
     question += f" ORDER BY {_PLACE} DESC, turns.number DESC LIMIT ?"
     rows = db.execute(question, [*values, max(0, limit)]).fetchall()
-    return [_turn(row) for row in reversed(rows)]
+    return [read_turn(row) for row in reversed(rows)]
 
 
 def recall(
@@ -438,7 +440,7 @@ def recall(
             question += test
             values.append(bound)
     rows = db.execute(question + order + " LIMIT ?", [*values, max(0, limit)]).fetchall()
-    return [_turn(row) for row in rows]
+    return [read_turn(row) for row in rows]
 
 
 def summarise(db: sqlite3.Connection, space: str, which: str, summary: Turn, now: Instant) -> bool:
@@ -470,7 +472,7 @@ def _row(agent: int, turn: Turn, now: Instant) -> tuple[object, ...]:
     )
 
 
-def _turn(row: tuple[Role, str, int, float, str, str, int, int, int]) -> Turn:
+def read_turn(row: tuple[Role, str, int, float, str, str, int, int, int]) -> Turn:
     role, text, number, when, run, task, tainted, upto, old = row
     return Turn(
         role=role,

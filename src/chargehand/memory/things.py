@@ -8,7 +8,7 @@ import secrets
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from typing import TypeVar
 
 import msgspec
@@ -201,6 +201,11 @@ def _width(grant: Grant) -> tuple[int, bool]:
 def new_key() -> str:
     """For a call without a key of its own: it stays the same if the store tries it again."""
     return f"~{secrets.token_hex(8)}"
+
+
+def key_digest(key: str) -> bytes:
+    """Of a key that may be long: an index takes no long ones."""
+    return blake2b(key.encode(), digest_size=16).digest()
 
 
 def edit_digest(edit: Edit, origin: Origin) -> bytes | None:

@@ -30,10 +30,18 @@ def unit(vectors: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
     if len(wrong):
         raise Invalid(f"vector {int(wrong[0])} is all zeros or holds a number that is not finite; embed its text again")
     units = (matrix / lengths[:, None]).astype("<f4")
-    packed = numpy.packbits(units > 0, axis=1)
+    return with_signs([vector.tobytes() for vector in units])
+
+
+def with_signs(units: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+    """Each of these vectors, which have length one, and its signs."""
+    if not units:
+        return []
+    matrix = numpy.frombuffer(b"".join(units), "<f4").reshape(len(units), -1)
+    packed = numpy.packbits(matrix > 0, axis=1)
     bits = numpy.zeros((len(units), 8 * -(-packed.shape[1] // 8)), numpy.uint8)
     bits[:, : packed.shape[1]] = packed
-    return [(vector.tobytes(), signs.tobytes()) for vector, signs in zip(units, bits, strict=True)]
+    return [(vector, signs.tobytes()) for vector, signs in zip(units, bits, strict=True)]
 
 
 def likeness(asked: bytes, rows: Sequence[tuple[int, bytes]]) -> dict[int, float]:

@@ -44,7 +44,8 @@ CREATE TABLE attachments (
 
 CREATE INDEX attachments_by_thing ON attachments (thing);
 
--- A block's history. The key is its origin's, or made up: an edit whose answer was lost finds itself here.
+-- A block's history. The key is a digest of its origin's, or of one made up: an edit whose answer was lost finds itself
+-- here.
 -- The digest is of what an append or insert adds, by run and task: a later attempt finds what an earlier one did.
 CREATE TABLE changes (
     block INTEGER NOT NULL,
@@ -58,7 +59,7 @@ CREATE TABLE changes (
     parent INTEGER NOT NULL,
     at INTEGER NOT NULL,
     tainted INTEGER NOT NULL,
-    key TEXT NOT NULL,
+    key BLOB NOT NULL,
     attempt INTEGER NOT NULL,
     digest BLOB,
     PRIMARY KEY (block, version)
@@ -99,10 +100,10 @@ CREATE TRIGGER turns_forgotten AFTER DELETE ON turns BEGIN
     INSERT INTO turns_words (turns_words, rowid, agent, text) VALUES ('delete', old.number, old.agent, old.text);
 END;
 
--- What was said once under a key; it outlives a reset.
+-- Digests of keys under which something was said once; they outlive a reset.
 CREATE TABLE said (
     agent INTEGER NOT NULL,
-    key TEXT NOT NULL,
+    key BLOB NOT NULL,
     PRIMARY KEY (agent, key)
 ) WITHOUT ROWID;
 
