@@ -26,6 +26,7 @@ from chargehand.journal.protocol import (
     check_numbers,
     differs,
     fenced,
+    list_example_teams,
     misfit,
 )
 
@@ -164,6 +165,9 @@ class MemoryJournal:
 
             self._database = MemoryDatabase(JOURNAL)
         return SqliteRouteExamples(self._database, team)
+
+    async def example_teams(self) -> list[str]:
+        return [] if self._database is None else await list_example_teams(self._database)
 
     async def close(self) -> None:
         """Nothing to let go of: what was written can still be read."""

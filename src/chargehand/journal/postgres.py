@@ -15,7 +15,7 @@ from chargehand.engine.policy import Instant
 from chargehand.errors import Corrupt, Fenced, Refused, RunUnknown, StoreError
 from chargehand.journal.codec import encode
 from chargehand.journal.postgres_notices import PostgresNotices
-from chargehand.journal.postgres_route_examples import PostgresRouteExamples
+from chargehand.journal.postgres_route_examples import EXAMPLE_TEAMS, PostgresRouteExamples
 from chargehand.journal.postgres_writer import LIVING, PostgresWriter
 from chargehand.journal.protocol import (
     BackedUp,
@@ -218,6 +218,10 @@ class PostgresJournal:
 
     def route_examples(self, team: str) -> RouteExamples:
         return PostgresRouteExamples(self._database, team)
+
+    async def example_teams(self) -> list[str]:
+        self._check_open()
+        return [row[0] for row in await self._database.fetch(EXAMPLE_TEAMS)]
 
     @property
     def trouble(self) -> str:

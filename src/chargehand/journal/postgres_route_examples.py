@@ -22,6 +22,7 @@ _LIST = """
     SELECT request, worker, source, run, at FROM route_examples WHERE tenant = current_tenant() AND team = $1
     ORDER BY number
 """
+EXAMPLE_TEAMS = "SELECT DISTINCT team FROM route_examples WHERE tenant = current_tenant() ORDER BY team"
 _CLEAR = "DELETE FROM route_examples WHERE tenant = current_tenant() AND team = $1 RETURNING true"
 
 

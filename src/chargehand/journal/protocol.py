@@ -103,6 +103,12 @@ class SqliteRouteExamples:
         return await self._database.write(lambda db: db.execute(query, (self.team,)).rowcount)
 
 
+async def list_example_teams(database: "Database") -> list[str]:
+    """The teams that have examples in a database, by name."""
+    query = "SELECT DISTINCT team FROM route_examples ORDER BY team"
+    return [team for (team,) in await database.read(lambda db: db.execute(query).fetchall())]
+
+
 _TRIM = """
     DELETE FROM route_examples WHERE team = :team AND worker = :worker AND source = :source AND number <= (
         SELECT number FROM route_examples WHERE team = :team AND worker = :worker AND source = :source
@@ -257,6 +263,10 @@ class Journal(Protocol):
         """The confirmed examples of a team's routes."""
         ...
 
+    async def example_teams(self) -> list[str]:
+        """The teams that have confirmed examples, by name."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -313,6 +323,9 @@ class JournalProxy:
 
     def route_examples(self, team: str) -> RouteExamples:
         return self._journal.route_examples(team)
+
+    async def example_teams(self) -> list[str]:
+        return await self._journal.example_teams()
 
     async def close(self) -> None:
         await self._journal.close()

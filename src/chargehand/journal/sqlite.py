@@ -32,6 +32,7 @@ from chargehand.journal.protocol import (
     SqliteRouteExamples,
     check_name,
     check_numbers,
+    list_example_teams,
 )
 from chargehand.journal.rows import BLOBS_SUFFIX, LIMIT, Blobs, FileBlobs
 from chargehand.sqlite.connection import (
@@ -243,6 +244,10 @@ class SqliteJournal:
 
     def route_examples(self, team: str) -> SqliteRouteExamples:
         return SqliteRouteExamples(self._database, team)
+
+    async def example_teams(self) -> list[str]:
+        self._check_open()
+        return await list_example_teams(self._database)
 
     @property
     def trouble(self) -> str:

@@ -46,6 +46,8 @@ _SETUP = """
         set_config('hnsw.ef_search', '100', false), set_config('hnsw.iterative_scan', 'strict_order', false)
 """
 _TENANT = "SELECT number FROM chargehand.tenants WHERE name = $1"
+_TENANTS = "SELECT name FROM chargehand.tenants ORDER BY name"
+_HAS_TENANTS = "SELECT to_regclass('chargehand.tenants') IS NOT NULL"
 _NEW_TENANT = "INSERT INTO chargehand.tenants (name) VALUES ($1) ON CONFLICT DO NOTHING"
 
 
@@ -170,6 +172,24 @@ async def _open(url: PostgresUrl, *, create: bool) -> PostgresDatabase:
         pool = await create_pool(url, partial(_setup, tenant), most=_MOST, idle=_IDLE)
         _OPEN.setdefault(url, PostgresDatabase(url, pool, tenant))
     return _OPEN[url]
+
+
+async def list_tenants(url: PostgresUrl) -> list[str]:
+    """The names of all tenants of a database, whatever the tenant of the URL; none where there is no schema yet."""
+    return await client_thread().run(_list_tenants(url))
+
+
+async def _list_tenants(url: PostgresUrl) -> list[str]:
+    try:
+        connection = await connect(url)
+        try:
+            if not await connection.fetchval(_HAS_TENANTS):
+                return []
+            return [row[0] for row in await connection.fetch(_TENANTS)]
+        finally:
+            connection.terminate()
+    except driver_errors() as error:
+        raise explain(error, url) from error
 
 
 async def _setup(tenant: int, connection: Connection) -> None:
