@@ -248,6 +248,8 @@ class Verb(NamedTuple):
     about: str
     options: Options
     function: Callable[..., Any]
+    epilog: str = ""
+    """Printed as it is at the end of its help."""
 
 
 def add_verbs(parser: ArgumentParser, verbs: Mapping[str, Verb], *options: str) -> None:
@@ -256,7 +258,9 @@ def add_verbs(parser: ArgumentParser, verbs: Mapping[str, Verb], *options: str) 
     group = parser.add_subparsers(dest="what", metavar="VERB", title="verbs")
     for name, verb in verbs.items():
         about = f"{verb.about[:1].upper()}{verb.about[1:]}."
-        inner = group.add_parser(name, help=verb.about, description=about, formatter_class=parser.formatter_class)
+        inner = group.add_parser(
+            name, help=verb.about, description=about, epilog=verb.epilog, formatter_class=parser.formatter_class
+        )
         add_options(inner, {**verb.options, **shared(*options, nested=True)})
 
 

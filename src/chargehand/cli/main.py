@@ -32,6 +32,7 @@ VERBS = {
     "replay": "do a run again from one task on",
     "message": "ask workers directly, by tag or by name",
     "memory": "what a team remembers: blocks and archives",
+    "store": "copy runs and memory between files and PostgreSQL",
     "eval": "try cases on a team and say how good it is; save cases",
     "serve": "serve teams over HTTP, and a page that shows their runs",
     "tokens": "who may call the server: create, list, revoke",
