@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sqlite3
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -12,12 +13,16 @@ import pytest
 from chargehand.engine import events as ev
 from chargehand.engine.fold import replay
 from chargehand.engine.owed import Brief
+from chargehand.errors import Corrupt
+from chargehand.journal.copy import JournalSide, compare_journals
 from chargehand.journal.protocol import Journal, RouteExample
 from chargehand.journal.rows import BLOBS_SUFFIX
 from chargehand.journal.store import list_runs, open_journal, read_run
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block, Origin
 from chargehand.memory.catalog import SECTIONS, Catalog, Profile
+from chargehand.memory.conversations import Turn
+from chargehand.memory.copy import MemorySide, compare_memories
 from chargehand.memory.edits import Append
 from chargehand.memory.session import open_catalog
 from chargehand.runtime.executor import Done as TaskDone
@@ -27,7 +32,7 @@ from chargehand.runtime.trace import trace
 from chargehand.server.middleware.gate import open_keys
 from chargehand.server.middleware.keys import create_key
 from chargehand.store_url import StoreUrl
-from tests.cli.commands import Done, chargehand, python
+from tests.cli.commands import Done, Underway, chargehand, python
 from tests.histories.kept import entries_of, names, read_lines
 from tests.stores.samples import noted
 from tests.stores.test_records import fill, records
@@ -126,8 +131,10 @@ async def _is_equal(source: Path, target: Path | str) -> None:
 
 
 def test_a_round_trip_through_postgresql_keeps_everything(tmp_path: Path, filled: Path, postgres_store: str) -> None:
+    before = list_runs(filled / "runs.db")
     there = copy(tmp_path, filled, postgres_store)
     assert there.returncode == 0, there.stderr
+    assert list_runs(filled / "runs.db") == before, "the source is only read"
     assert there.stdout.startswith("copied to postgresql://")
     assert "both sides are equal: runs 44, entries" in there.stdout
     assert "things in memory 16" in there.stdout
@@ -171,6 +178,28 @@ def test_a_copy_that_was_killed_is_completed_by_the_same_command(
     completed = copy(tmp_path, filled, target)
     assert completed.returncode == 0, completed.stderr
     asyncio.run(_is_equal(filled, target if kind == "postgresql" else tmp_path / "target"))
+
+
+def test_a_copy_that_was_stopped_by_ctrl_c_is_completed_by_the_same_command(tmp_path: Path) -> None:
+    source = tmp_path / "source" / "runs.db"
+    target = tmp_path / "target" / "runs.db"
+    asyncio.run(_add_run(source, "run", history("streamed")))
+    asyncio.run(_add_run(target, "other", history("streamed")))
+    with closing(sqlite3.connect(target)) as db:
+        db.execute("DELETE FROM entries")
+        db.execute("DELETE FROM runs")
+        db.commit()
+        db.execute("BEGIN IMMEDIATE")  # so the copy cannot end before it is stopped
+        under_way = Underway(tmp_path, "store", "copy", source.parent, target.parent)
+        locks = source.with_name("runs.db-locks")
+        while not any(locks.glob("*")):
+            time.sleep(0.01)
+        under_way.interrupt()
+        db.rollback()
+    assert under_way.end() == 130
+    assert "the same command continues" in under_way.heard.read_text()
+    assert copy(tmp_path, "-q", source.parent, target.parent).returncode == 0
+    assert read_run(target, "run") == history("streamed")
 
 
 async def _add_run(url: StoreUrl, run: str, entries: list[ev.Entry]) -> None:
@@ -318,6 +347,25 @@ def test_tokens_of_another_server_are_refused(tmp_path: Path) -> None:
     assert refused.returncode == 2
     assert f"it has token {key.id}" in refused.stderr
     assert not (tmp_path / "target" / "main").exists()
+
+
+async def test_a_difference_is_reported_by_its_name(tmp_path: Path, filled: Path) -> None:
+    assert copy(tmp_path, "-q", filled, "target").returncode == 0
+    async with opened(filled / "runs.db") as source, opened(tmp_path / "target" / "runs.db") as target:
+        lease = await target.claim(OPEN)
+        await target.append(lease, [noted(lease.seq + 1)])
+        await target.release(lease)
+        with pytest.raises(Corrupt, match=f"run '{OPEN}' from entry {lease.seq} on"):
+            await compare_journals(JournalSide(source, "source"), JournalSide(target, "target"), lambda *_: None)
+    memories = [await open_catalog(folder / "memory.db") for folder in (filled, tmp_path / "target")]
+    desk = memories[1].of("desk")
+    ann = (await desk.find(Profile, name="ann"))[0].id
+    await desk.say(ann, [Turn("user", "one more")])
+    source_side, target_side = (MemorySide(catalog, "memory") for catalog in memories)
+    with pytest.raises(Corrupt, match=rf"turn 11 of {ann} in the memory \(space 'desk'\)"):
+        await compare_memories(source_side, target_side, lambda *_: None)
+    for catalog in memories:
+        await catalog.close()
 
 
 def test_one_file_is_copied_alone(tmp_path: Path, filled: Path) -> None:

@@ -360,7 +360,9 @@ async def test_route_examples_are_kept_by_team(journal: Journal) -> None:
     await journal.route_examples("desk").record("r", "feedback", [example])
     assert await journal.route_examples("desk").list() == (example,)
     assert await journal.route_examples("other").list() == ()
+    assert await journal.example_teams() == ["desk"]
     assert await journal.route_examples("desk").clear() == 1
+    assert await journal.example_teams() == []
 
 
 async def test_a_wrapper_passes_everything_on(journal: Journal) -> None:
@@ -374,6 +376,7 @@ async def test_a_wrapper_passes_everything_on(journal: Journal) -> None:
     assert await wrapper.inside("r") == []
     assert (wrapper.append_now, wrapper.trouble) == (None, "")
     assert wrapper.route_examples("desk").team == "desk"
+    assert await wrapper.example_teams() == []
 
 
 async def test_a_journal_is_opened_by_its_url(tmp_path: Path) -> None:

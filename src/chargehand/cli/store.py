@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from chargehand.cli import USUAL_DATA, USUAL_JOURNAL
-from chargehand.cli.arguments import Options, Verb, add_verbs, store_place
+from chargehand.cli.arguments import Options, Verb, add_verbs, shared, store_place
 from chargehand.cli.console import Console, progress_bar
 from chargehand.cli.signals import StopSignals
 from chargehand.errors import Corrupt, Invalid, Refused
@@ -42,9 +42,9 @@ postgresql://HOST/DATABASE, with ?tenant=NAME for another tenant than
 of all data of a server, or its database: all tenants, and tokens.
 
 examples:
-  chargehand store copy {Path(USUAL_JOURNAL).parent} postgresql://db.example/chargehand
-  chargehand store copy --server {USUAL_DATA} postgresql://db.example/chargehand
-  chargehand store copy --server postgresql://db.example/chargehand restored
+  chargehand store copy {Path(USUAL_JOURNAL).parent} postgresql://db.example/name
+  chargehand store copy --server {USUAL_DATA} postgresql://db.example/name
+  chargehand store copy --server postgresql://db.example/name restored
 
 Stop what uses either of them first. SOURCE is not changed. TARGET must be
 empty, or the beginning of the same copy: after an interruption the same
@@ -55,7 +55,7 @@ from the runs when it starts.
 
 
 def add_store(parser: ArgumentParser) -> None:
-    add_verbs(parser, _VERBS, "--json", "-q --quiet", "--no-color")
+    add_verbs(parser, _VERBS)
 
 
 def store(options: Namespace) -> int:
@@ -228,10 +228,11 @@ class CopiedStores(Struct, frozen=True):
 @asynccontextmanager
 async def _journals(pair: StorePair, *, create: bool = False) -> AsyncGenerator[tuple[JournalSide, JournalSide]]:
     """Both journals. Where one is not there, and is not to be created, it is an empty one."""
-    # what is acknowledged survives the end of the process, and a loss of power leaves the beginning of a copy
-    source = await open_journal(pair.source if pair.is_there else MEMORY, durability="process", create=False)
+    source = await open_journal(pair.source if pair.is_there else MEMORY, create=False)
     try:
-        target = await open_journal(_present_target(pair, create=create), durability="process")
+        # quicker: a loss of power leaves the beginning of the copy, and once both are compared all of it is on the disk
+        durability = "process" if create else "machine"
+        target = await open_journal(_present_target(pair, create=create), durability=durability)
         try:
             yield JournalSide(source, str(pair.source)), JournalSide(target, str(pair.target))
         finally:
@@ -243,9 +244,10 @@ async def _journals(pair: StorePair, *, create: bool = False) -> AsyncGenerator[
 @asynccontextmanager
 async def _memories(pair: StorePair, *, create: bool = False) -> AsyncGenerator[tuple[MemorySide, MemorySide]]:
     """The same of catalogs."""
-    source = await open_catalog(pair.source if pair.is_there else MEMORY, durability="process")
+    source = await open_catalog(pair.source if pair.is_there else MEMORY)
     try:
-        target = await open_catalog(_present_target(pair, create=create), durability="process")
+        durability = "process" if create else "machine"
+        target = await open_catalog(_present_target(pair, create=create), durability=durability)
         try:
             yield MemorySide(source, str(pair.source)), MemorySide(target, str(pair.target))
         finally:
@@ -372,5 +374,6 @@ _PLACES: Options = {
     "source": {"metavar": "SOURCE", "type": store_place, "help": "what is copied: a folder, or a URL of PostgreSQL"},
     "target": {"metavar": "TARGET", "type": store_place, "help": "where it is copied to; nothing must be there yet"},
     "--server": {"action": "store_true", "help": "both hold all data of a server: every tenant, and tokens"},
+    **shared("--json", "-q --quiet", "--no-color"),
 }
 _VERBS = {"copy": Verb("copy runs and memory, and compare both sides", _PLACES, _run_copy, _HELP)}
