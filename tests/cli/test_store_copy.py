@@ -356,14 +356,16 @@ async def test_a_difference_is_reported_by_its_name(tmp_path: Path, filled: Path
         await target.append(lease, [noted(lease.seq + 1)])
         await target.release(lease)
         with pytest.raises(Corrupt, match=f"run '{OPEN}' from entry {lease.seq} on"):
-            await compare_journals(JournalSide(source, "source"), JournalSide(target, "target"), lambda *_: None)
+            await compare_journals(
+                JournalSide(source, "source"), JournalSide(target, "target"), lambda _what, _done, _total: None
+            )
     memories = [await open_catalog(folder / "memory.db") for folder in (filled, tmp_path / "target")]
     desk = memories[1].of("desk")
     ann = (await desk.find(Profile, name="ann"))[0].id
     await desk.say(ann, [Turn("user", "one more")])
     source_side, target_side = (MemorySide(catalog, "memory") for catalog in memories)
     with pytest.raises(Corrupt, match=rf"turn 11 of {ann} in the memory \(space 'desk'\)"):
-        await compare_memories(source_side, target_side, lambda *_: None)
+        await compare_memories(source_side, target_side, lambda _what, _done, _total: None)
     for catalog in memories:
         await catalog.close()
 
