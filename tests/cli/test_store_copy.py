@@ -338,6 +338,14 @@ def test_a_server_is_copied_with_all_tenants_and_tokens(tmp_path: Path, postgres
         assert {key.id for key in keys.all()} == {key.id for key in made}
 
 
+def test_a_tenant_whose_name_leads_out_of_the_folder_is_refused(tmp_path: Path, postgres_store: str) -> None:
+    asyncio.run(_add_run(f"{postgres_store}&tenant=..%2Foutside", "run", history("asked")))
+    refused = copy(tmp_path, "--server", postgres_store, tmp_path / "target")
+    assert refused.returncode == 2
+    assert "'../outside' is no name for a tenant" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_tokens_of_another_server_are_refused(tmp_path: Path) -> None:
     asyncio.run(_add_run(tmp_path / "data" / "main" / "runs.db", "run", history("asked")))
     key, _ = create_key("main", "laptop", "admin", 5.0)

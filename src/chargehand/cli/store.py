@@ -68,7 +68,7 @@ def store(options: Namespace) -> int:
 # --- places
 
 
-class StorePair(Struct, frozen=True):
+class _StorePair(Struct, frozen=True):
     """A store and what it is copied to; `is_there` says whether the source has it."""
 
     source: Place
@@ -79,15 +79,15 @@ class StorePair(Struct, frozen=True):
 class _TenantPair(Struct, frozen=True):
     """What is copied of one tenant. None: it is not asked for."""
 
-    journal: StorePair | None
-    memory: StorePair | None
+    journal: _StorePair | None
+    memory: _StorePair | None
 
 
 def _tenant_pair(source: Place, target: Place) -> _TenantPair:
     """The stores of one tenant, or of the command line."""
     if isinstance(source, Path) and source.is_file():
         into = target if isinstance(target, PostgresUrl) or not target.is_dir() else target / source.name
-        pair = StorePair(source, into, is_there=True)
+        pair = _StorePair(source, into, is_there=True)
         if is_ours(source, JOURNAL):
             return _TenantPair(journal=pair, memory=None)
         if is_ours(source, CATALOG):
@@ -99,9 +99,9 @@ def _tenant_pair(source: Place, target: Place) -> _TenantPair:
     return _TenantPair(_store_pair(source, target, _JOURNAL_FILE), _store_pair(source, target, _MEMORY_FILE))
 
 
-def _store_pair(source: Place, target: Place, name: str) -> StorePair:
+def _store_pair(source: Place, target: Place, name: str) -> _StorePair:
     place = _inside(source, name)
-    return StorePair(place, _inside(target, name), is_there=isinstance(place, PostgresUrl) or place.exists())
+    return _StorePair(place, _inside(target, name), is_there=isinstance(place, PostgresUrl) or place.exists())
 
 
 def _inside(place: Place, name: str) -> Place:
@@ -143,8 +143,11 @@ async def _server_pairs(source: Place, target: Place) -> list[_TenantPair]:
     tenants = await _list_tenants(source)
     if not tenants:
         raise Refused(f"there are no tenants in {source}; name the folder, or the database, of a server")
+    from chargehand.server.settings import check_tenant  # noqa: PLC0415 - the server is an extra
+
     pairs: list[_TenantPair] = []
     for tenant in sorted({*tenants, *await _list_tenants(target)}):
+        check_tenant(tenant)  # it names a folder
         source_place = _of_tenant(source, tenant)
         pair = _tenant_pair(source_place, _of_tenant(target, tenant))
         if tenant not in tenants:  # then the target must have nothing of it
@@ -153,8 +156,8 @@ async def _server_pairs(source: Place, target: Place) -> list[_TenantPair]:
     return pairs
 
 
-def _missing(pair: StorePair | None) -> StorePair | None:
-    return None if pair is None else StorePair(pair.source, pair.target, is_there=False)
+def _missing(pair: _StorePair | None) -> _StorePair | None:
+    return None if pair is None else _StorePair(pair.source, pair.target, is_there=False)
 
 
 def _of_tenant(place: Place, tenant: str) -> Place:
@@ -226,7 +229,7 @@ class CopiedStores(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def _journals(pair: StorePair, *, create: bool = False) -> AsyncGenerator[tuple[JournalSide, JournalSide]]:
+async def _journals(pair: _StorePair, *, create: bool = False) -> AsyncGenerator[tuple[JournalSide, JournalSide]]:
     """Both journals. Where one is not there, and is not to be created, it is an empty one."""
     source = await open_journal(pair.source if pair.is_there else MEMORY, create=False)
     try:
@@ -242,7 +245,7 @@ async def _journals(pair: StorePair, *, create: bool = False) -> AsyncGenerator[
 
 
 @asynccontextmanager
-async def _memories(pair: StorePair, *, create: bool = False) -> AsyncGenerator[tuple[MemorySide, MemorySide]]:
+async def _memories(pair: _StorePair, *, create: bool = False) -> AsyncGenerator[tuple[MemorySide, MemorySide]]:
     """The same of catalogs."""
     source = await open_catalog(pair.source if pair.is_there else MEMORY)
     try:
@@ -256,7 +259,7 @@ async def _memories(pair: StorePair, *, create: bool = False) -> AsyncGenerator[
         await source.close()
 
 
-def _present_target(pair: StorePair, *, create: bool) -> Place | str:
+def _present_target(pair: _StorePair, *, create: bool) -> Place | str:
     return pair.target if create or isinstance(pair.target, PostgresUrl) or pair.target.exists() else MEMORY
 
 
