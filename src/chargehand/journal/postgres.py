@@ -127,7 +127,7 @@ class PostgresJournal:
             async def take(connection: Connection) -> Lease:
                 return await _take(connection, run, holder, owner, new=new, steal=steal)
 
-            return await self._database.write(take)
+            return await self._database.write(take, idempotent=True)
         except (StoreError, asyncio.CancelledError):
             # it may hold the run all the same, so the next claim must be able to say: that was me
             self._unanswered[run] = holder
