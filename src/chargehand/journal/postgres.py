@@ -228,9 +228,9 @@ class PostgresJournal:
         deleted: set[str] = set()
         for begin in range(0, len(runs), _BATCH):
             deleted |= {row[0] for row in await self._database.fetch(_DELETE, list(runs[begin : begin + _BATCH]))}
-        known = {row.run for row in await self.runs()}
-        held = tuple(run for run in runs if run not in deleted and run in known)
-        return Pruned(runs=tuple(run for run in runs if run in deleted), held=held, blobs=0, bytes=0)
+        existing = {row.run for row in await self.runs()}
+        claimed = tuple(run for run in runs if run not in deleted and run in existing)
+        return Pruned(runs=tuple(run for run in runs if run in deleted), held=claimed, blobs=0, bytes=0)
 
     async def close(self) -> None:
         """Write what has queued up, then release what is held."""
@@ -262,9 +262,9 @@ async def _take(connection: Connection, run: str, holder: str, owner: int, *, ne
     if present != holder:  # else this very claim was written already and its answer lost
         elsewhere = "" if host == socket.gethostname() else host or ""
         check_claim(run, seq=seq, process=pid or 0, new=new, steal=steal, host=elsewhere)
-        held = await connection.fetchrow(_HOLD, number, holder, owner)
-        assert held is not None, "its row is locked"
-        epoch, seq = held
+        claimed = await connection.fetchrow(_HOLD, number, holder, owner)
+        assert claimed is not None, "its row is locked"
+        epoch, seq = claimed
     return Lease(run=run, epoch=epoch, seq=seq, number=number)
 
 
@@ -294,13 +294,13 @@ def _no_blob(blob: str) -> bytes:
 
 
 def _run_row(row: Row) -> RunRow:
-    number, run, epoch, seq, held = row[:5]
+    number, run, epoch, seq, is_held = row[:5]
     try:
         first = _end(run, 1, row[5:13])
         last = _end(run, seq, row[13:21])
     except Corrupt as error:
-        return RunRow(run, number=number, seq=seq, held=held, damage=str(error))
-    return RunRow(run, number=number, seq=seq, epoch=epoch, held=held, first=first, last=last)
+        return RunRow(run, number=number, seq=seq, held=is_held, damage=str(error))
+    return RunRow(run, number=number, seq=seq, epoch=epoch, held=is_held, first=first, last=last)
 
 
 def _end(run: str, seq: int, row: Row) -> Entry:

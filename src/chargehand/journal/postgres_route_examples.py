@@ -45,7 +45,8 @@ class PostgresRouteExamples:
                 await db.execute(_REFUTE, self.team, example.worker, shorten_request(example.request))
             for example in right:
                 request = shorten_request(example.request)
-                await db.execute(_CONFIRM, self.team, run, source, example.worker, request, example.at)
+                row = (self.team, run, source, example.worker, request, example.at)
+                await db.execute(_CONFIRM, *row)
                 await db.execute(_TRIM, self.team, example.worker, source, MAX_EXAMPLES)
 
         await self._database.write(work)

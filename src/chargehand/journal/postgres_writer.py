@@ -2,7 +2,8 @@
 
 Appends of many runs that wait at the same moment go with one statement and one commit. The connection holds a lock
 that ends with it, and beats: a run can be claimed from a process that is dead at once, from one that is frozen when its
-beat is stale. After a restart of the server nobody holds a lock: those who beat shortly before have time to return.
+beat is stale. After a restart of the server no process holds its lock; a process whose beat is recent still counts as
+alive, so it has time to reconnect.
 """
 
 import asyncio
@@ -97,7 +98,7 @@ _BETWEEN = """
 """
 
 
-class Append(Struct, frozen=True, eq=False):
+class QueuedAppend(Struct, frozen=True, eq=False):
     """Entries that wait to be written, and the future of their caller."""
 
     lease: Lease
@@ -131,7 +132,7 @@ class PostgresWriter:
         self._synchronous = synchronous
         self._connection: Connection | None = None
         self._lock = threading.Lock()
-        self._queue: deque[Append] = deque()
+        self._queue: deque[QueuedAppend] = deque()
         self._arrived = asyncio.Event()
         self._stopped = asyncio.Event()
         self._closed = False
@@ -150,7 +151,7 @@ class PostgresWriter:
             if self._closed:
                 raise StoreError(f"{self._database.url} was closed; open it again")
             is_first = not self._queue
-            self._queue.append(Append(lease, rows, ends, future))
+            self._queue.append(QueuedAppend(lease, rows, ends, future))
         if is_first:
             client_thread().loop.call_soon_threadsafe(self._arrived.set)
         return future
@@ -172,7 +173,7 @@ class PostgresWriter:
     # --- the loop
 
     async def _serve(self) -> None:
-        batch: list[Append] = []
+        batch: list[QueuedAppend] = []
         try:
             while True:
                 await self._wait()
@@ -187,9 +188,11 @@ class PostgresWriter:
         finally:
             with self._lock:
                 self._closed = True
-                left = [append.future for append in (*batch, *self._queue)]
+                unanswered = [append.future for append in (*batch, *self._queue)]
             # an answer once given stays: this is for callers that a bug of ours would leave waiting for ever
-            answer_futures((future, StoreError(f"the writer of {self._database.url} has ended")) for future in left)
+            answer_futures(
+                (future, StoreError(f"the writer of {self._database.url} has ended")) for future in unanswered
+            )
             if self._connection is not None:
                 self._connection.terminate()
             self._stopped.set()
@@ -205,10 +208,10 @@ class PostgresWriter:
             return
         self._arrived.clear()
 
-    def _take(self) -> list[Append]:
+    def _take(self) -> list[QueuedAppend]:
         """What waits, one append of each run: a repeated one follows with the next batch."""
-        batch: dict[int, Append] = {}
-        later: list[Append] = []
+        batch: dict[int, QueuedAppend] = {}
+        later: list[QueuedAppend] = []
         entries = 0
         size = 0
         with self._lock:
@@ -225,7 +228,7 @@ class PostgresWriter:
 
     # --- appends
 
-    async def _commit(self, batch: list[Append]) -> list[tuple["asyncio.Future[None]", object]]:
+    async def _commit(self, batch: list[QueuedAppend]) -> list[tuple["asyncio.Future[None]", object]]:
         """What became of each: None, or its error. One that does not fit does not fail its mates."""
         outcomes: list[tuple[asyncio.Future[None], object]] = []
         for attempt in range(2):
@@ -246,42 +249,34 @@ class PostgresWriter:
                 return outcomes
         return outcomes
 
-    async def _fail(self, batch: list[Append], error: Exception) -> list[tuple["asyncio.Future[None]", object]]:
+    async def _fail(self, batch: list[QueuedAppend], error: Exception) -> list[tuple["asyncio.Future[None]", object]]:
         explained = explain(error, self._database.url)
         if len(batch) > 1 and not isinstance(explained, StoreUnavailable):
             return [outcome for append in batch for outcome in await self._commit([append])]
         self.trouble = str(explained) if isinstance(explained, StoreUnavailable) else ""
         return [(append.future, explain(error, self._database.url)) for append in batch]
 
-    async def _write(self, batch: list[Append]) -> set[int]:
+    async def _write(self, batch: list[QueuedAppend]) -> set[int]:
         """Append what fits; the numbers of the runs where it did."""
         connection = await self._connected()
         leases = [append.lease for append in batch]
-        rows = [(append.lease.number, *row) for append in batch for row in append.rows]
-        run, seq, at, epoch, kind, version, body, _, crc = zip(*rows, strict=True)
-        answer = await connection.fetchrow(
-            _APPEND,
+        run_columns = (
             [lease.number for lease in leases],
             [lease.run for lease in leases],
             [lease.epoch for lease in leases],
             [append.rows[0][0] - 1 for append in batch],
             [append.rows[-1][0] for append in batch],
             [append.ends for append in batch],
-            run,
-            seq,
-            at,
-            epoch,
-            kind,
-            version,
-            body,
-            crc,
-            CHANNEL,
-            notice_of(self._database.tenant, (lease.run for lease in leases)),
         )
+        rows = [(append.lease.number, *row) for append in batch for row in append.rows]
+        run, seq, at, epoch, kind, version, body, _, crc = zip(*rows, strict=True)
+        entry_columns = (run, seq, at, epoch, kind, version, body, crc)
+        notice = notice_of(self._database.tenant, (lease.run for lease in leases))
+        answer = await connection.fetchrow(_APPEND, *run_columns, *entry_columns, CHANNEL, notice)
         assert answer is not None, "an aggregate has a row"
         return set(answer[0] or ())
 
-    async def _look(self, append: Append) -> Exception | None:
+    async def _look(self, append: QueuedAppend) -> Exception | None:
         """Why an append does not fit; None if it was written before."""
         connection = await self._connected()
         lease = append.lease
@@ -317,8 +312,8 @@ class PostgresWriter:
         if not self._synchronous:
             await connection.execute("SET synchronous_commit = off")
         lock = await connection.fetchval(_TAKE_LOCK, _LOCK_CLASS)
-        known = await connection.fetchval(_RETURN, self.owner, lock) if self.owner else None
-        if known is None:
+        returned = await connection.fetchval(_RETURN, self.owner, lock) if self.owner else None
+        if returned is None:
             await connection.execute(_FORGET_DEAD)
             self.owner = await connection.fetchval(_REGISTER, os.getpid(), socket.gethostname(), lock)
         self._beaten = asyncio.get_running_loop().time()
@@ -332,9 +327,8 @@ class PostgresWriter:
         return self._beaten + STALE / 3 - asyncio.get_running_loop().time()
 
     async def _beat(self) -> None:
-        self._beaten = (
-            asyncio.get_running_loop().time()
-        )  # also of one that fails: it is not tried again without a pause
+        # set before the beat: one that fails is not tried again without a pause
+        self._beaten = asyncio.get_running_loop().time()
         try:
             connection = await self._connected()
             await connection.execute(_BEAT, self.owner)

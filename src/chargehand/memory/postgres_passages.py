@@ -1,6 +1,6 @@
 """Passages of archives in PostgreSQL: rows, filters, inserting, listing, deleting. Searching has a module of its own.
 
-Every function runs within a transaction of the caller. Whoever writes has locked the archive.
+Every function runs within a transaction of the caller. Functions that write expect the archive to be locked.
 """
 
 import struct
@@ -89,8 +89,8 @@ _COUNT_VECTORS = """
 """
 
 
-class Holding(Struct, frozen=True):
-    """An archive as it is kept here."""
+class StoredArchive(Struct, frozen=True):
+    """The row of an archive: its number, the model of its vectors, and how many passages and vectors it has."""
 
     archive: str
     number: int
@@ -128,13 +128,13 @@ def _mark(kind: str, text: str) -> str:
 def _marks(passage: Passage) -> dict[str, str]:
     """What filters find a passage by, by kind."""
     origin = passage.origin
-    given = {"source": origin.source, "run": origin.run, "task": origin.task, "worker": worker_of(origin)}
-    return {kind: text for kind, text in given.items() if text}
+    texts = {"source": origin.source, "run": origin.run, "task": origin.task, "worker": worker_of(origin)}
+    return {kind: text for kind, text in texts.items() if text}
 
 
 def _all_marks(archive: int, passage: Passage, tags: Sequence[str]) -> list[str]:
-    named = [_mark(kind, text) for kind, text in _marks(passage).items()]
-    return [f"#{archive}", *named, *(_mark("tag", tag) for tag in tags)]
+    origin_marks = [_mark(kind, text) for kind, text in _marks(passage).items()]
+    return [f"#{archive}", *origin_marks, *(_mark("tag", tag) for tag in tags)]
 
 
 class Scope(Struct, frozen=True):
@@ -154,8 +154,8 @@ class Scope(Struct, frozen=True):
 
 
 def scope_of(archive: int, within: Filter = EVERYTHING) -> Scope:
-    named = {"source": within.source, "run": within.run, "task": within.task, "worker": within.worker}
-    parts = [f"'#{archive}'", *(f"'{_mark(kind, text)}'" for kind, text in named.items() if text)]
+    wanted = {"source": within.source, "run": within.run, "task": within.task, "worker": within.worker}
+    parts = [f"'#{archive}'", *(f"'{_mark(kind, text)}'" for kind, text in wanted.items() if text)]
     tags = [f"'{_mark('tag', tag)}'" for tag in dict.fromkeys(within.tags)]
     if tags:
         parts.append(f"({(' & ' if within.tag_match == 'all' else ' | ').join(tags)})")
@@ -166,11 +166,11 @@ def scope_of(archive: int, within: Filter = EVERYTHING) -> Scope:
 # --- inserting
 
 
-class _Batch:
+class InsertBatch:
     """Passages to be inserted, beside those that are there already."""
 
-    def __init__(self, store: Holding, space: str, now: Instant) -> None:
-        self._store = store
+    def __init__(self, store: StoredArchive, space: str, now: Instant) -> None:
+        self.store = store
         self._space = space
         self._now = now
         self._by_key: dict[tuple[bytes, int], str] = {}
@@ -183,17 +183,13 @@ class _Batch:
 
     async def load(self, db: Connection, passages: Sequence[Passage]) -> None:
         """What is known of these passages."""
-        rows = await db.fetch(
-            _KNOWN,
-            self._store.number,
-            [passage_digest(passage.text) for passage in passages],
-            [_key(passage.origin.key) for passage in passages if passage.origin.key],
-            self._space,
-            [passage.id for passage in passages if passage.id],
-        )
+        digests = [passage_digest(passage.text) for passage in passages]
+        keys = [_key(passage.origin.key) for passage in passages if passage.origin.key]
+        ids = [passage.id for passage in passages if passage.id]
+        rows = await db.fetch(_KNOWN, self.store.number, digests, keys, self._space, ids)
         for number, which, digest, key, part, archive, tags in rows:
             self._taken.add(which)
-            if archive == self._store.number:
+            if archive == self.store.number:
                 self._by_digest[digest] = which
                 self._tags[which] = (number, list(tags))
                 if key is not None:
@@ -220,9 +216,9 @@ class _Batch:
         return Inserted(which, new=True), False
 
     def _join(self, which: str, tags: Sequence[str]) -> None:
-        held = self._tags[which][1] if which in self._tags else list[str]()
+        stored_tags = self._tags[which][1] if which in self._tags else list[str]()
         joined = self._joined.setdefault(which, [])
-        joined += [tag for tag in dict.fromkeys(tags) if tag not in held and tag not in joined]
+        joined += [tag for tag in dict.fromkeys(tags) if tag not in stored_tags and tag not in joined]
 
     async def write(self, db: Connection) -> int:
         """How many are new."""
@@ -237,7 +233,7 @@ class _Batch:
     def _row(self, which: str, passage: Passage) -> tuple[object, ...]:
         tags = self._joined[which]
         return (
-            self._store.number,
+            self.store.number,
             self._space,
             which,
             passage.text,
@@ -250,7 +246,7 @@ class _Batch:
             passage.part,
             _key(passage.origin.key) if passage.origin.key else None,
             searchable(passage.text[:_READ]),
-            _all_marks(self._store.number, passage, tags),
+            _all_marks(self.store.number, passage, tags),
         )
 
 
@@ -261,21 +257,20 @@ def _key(key: str) -> bytes:
 
 async def insert(
     db: Connection,
-    store: Holding,
-    space: str,
+    batch: InsertBatch,
     archive: Archive,
     passages: Sequence[Passage],
+    *,
     vectors: Sequence[bytes] | None,
     handle: str,
-    now: Instant,
 ) -> list[Inserted]:
+    store = batch.store
     if not passages:
         return []
     check_passages(passages)
     if vectors is not None:
         check_vectors(archive, passages, vectors, handle, store.model)
     units = None if vectors is None else unit_vectors(vectors)
-    batch = _Batch(store, space, now)
     await batch.load(db, passages)
     inserted: list[Inserted] = []
     embedded: dict[str, int] = {}
@@ -295,18 +290,18 @@ async def insert(
 
 
 async def add_vectors(
-    db: Connection, store: Holding, archive: Archive, vectors: Mapping[str, bytes], handle: str
+    db: Connection, store: StoredArchive, archive: Archive, vectors: Mapping[str, bytes], handle: str
 ) -> int:
     """Give passages their vectors, by id; how many took one."""
     if not store.passages or not vectors:
         return 0
-    given = list(vectors.values())
-    check_model(archive, VectorModel(handle, width_of(given)), store.model)
-    units = [unit for unit, _ in unit_vectors(given)]
+    sent = list(vectors.values())
+    check_model(archive, VectorModel(handle, width_of(sent)), store.model)
+    units = [unit for unit, _ in unit_vectors(sent)]
     return await _write_vectors(db, store, dict(zip(vectors, units, strict=True)), handle)
 
 
-async def _write_vectors(db: Connection, store: Holding, units: Mapping[str, bytes], handle: str) -> int:
+async def _write_vectors(db: Connection, store: StoredArchive, units: Mapping[str, bytes], handle: str) -> int:
     if not units:
         return 0
     width = len(next(iter(units.values()))) // 4
@@ -342,7 +337,7 @@ async def _prepare_vectors(db: Connection) -> None:
 
 
 async def passages(
-    db: Connection, store: Holding, within: Filter, after: str, limit: int, order: Order
+    db: Connection, store: StoredArchive, within: Filter, after: str, limit: int, order: Order
 ) -> list[Passage]:
     low = 0
     high = _MOST
@@ -354,10 +349,11 @@ async def passages(
         low, high = (passed, high) if order == "asc" else (low, passed)
     scope = scope_of(store.number, within)
     tests = _WITHIN.format(tests=scope.tests(5)) if within else ""
-    values = scope.values if within else ()
+    filter_values = scope.values if within else ()
     direction = "ASC" if order == "asc" else "DESC"
     question = f"{_LISTED}{tests} ORDER BY passages.number {direction} LIMIT $4"
-    rows = await db.fetch(question, store.number, low, high, max(0, limit), *values)
+    values = (store.number, low, high, max(0, limit), *filter_values)
+    rows = await db.fetch(question, *values)
     return [_read(row)[1] for row in rows]
 
 
@@ -369,14 +365,14 @@ async def passage(db: Connection, space: str, which: str) -> Passage | None:
     return None if row is None else _read(row)[1]
 
 
-async def by_number(db: Connection, stores: Sequence[Holding], numbers: Sequence[int]) -> dict[int, Passage]:
+async def by_number(db: Connection, stores: Sequence[StoredArchive], numbers: Sequence[int]) -> dict[int, Passage]:
     """Those of these archives that are there."""
     question = f"{_SELECT} WHERE passages.number = ANY($1) AND archive = ANY($2)"
     rows = await db.fetch(question, numbers, [store.number for store in stores])
     return dict(_read(row) for row in rows)
 
 
-async def unembedded(db: Connection, store: Holding, limit: int) -> list[Passage]:
+async def unembedded(db: Connection, store: StoredArchive, limit: int) -> list[Passage]:
     if store.passages == store.embedded:
         return []
     bare = _WITHOUT_VECTOR if store.embedded else ""
@@ -404,10 +400,10 @@ def _read(row: Row) -> tuple[int, Passage]:
 # --- deleting
 
 
-async def forget(db: Connection, store: Holding, ids: Sequence[str]) -> int:
+async def forget(db: Connection, store: StoredArchive, ids: Sequence[str]) -> int:
     """Delete passages, with their words and vectors; how many there were."""
-    named = [which for which in dict.fromkeys(ids) if is_storable(which)]
-    embedded = await db.fetchval(_COUNT_VECTORS, store.number, named) if store.embedded else 0
-    removed = len(await db.fetch(_FORGET, store.number, named))
+    storable_ids = [which for which in dict.fromkeys(ids) if is_storable(which)]
+    embedded = await db.fetchval(_COUNT_VECTORS, store.number, storable_ids) if store.embedded else 0
+    removed = len(await db.fetch(_FORGET, store.number, storable_ids))
     await db.execute(_COUNTED, store.number, -removed, -embedded)
     return removed

@@ -11,7 +11,7 @@ from msgspec import Struct
 from chargehand.engine.policy import Seconds
 from chargehand.memory.archives import Filter, Hit
 from chargehand.memory.passages import check_question_width, unit_vectors
-from chargehand.memory.postgres_passages import Holding, Scope, by_number, floats, scope_of, searchable
+from chargehand.memory.postgres_passages import Scope, StoredArchive, by_number, floats, scope_of, searchable
 from chargehand.memory.ranking import (
     BY_WORDS,
     MAX_HITS,
@@ -91,7 +91,7 @@ class _Term(Struct, frozen=True):
 class _Words:
     """The words of one archive, within a filter; `unembedded`: only of passages without vectors."""
 
-    def __init__(self, db: Connection, store: Holding, within: Filter, *, unembedded: bool = False) -> None:
+    def __init__(self, db: Connection, store: StoredArchive, within: Filter, *, unembedded: bool = False) -> None:
         self._db = db
         self._store = store
         self._scope = scope_of(store.number, within)
@@ -116,29 +116,25 @@ class _Words:
 
     async def _counted(self, words: Sequence[str], most: int) -> list[TermCount]:
         """Terms, each with the number of passages that have it."""
-        asked = words[:WEIGHED]
-        if not asked:
+        counted_terms = words[:WEIGHED]
+        if not counted_terms:
             return []
         whole = scope_of(self._store.number)
-        rows = await self._db.fetch(_COUNT, whole.words, [searchable(term) for term in asked], most)
+        rows = await self._db.fetch(_COUNT, whole.words, [searchable(term) for term in counted_terms], most)
         counted: list[TermCount] = []
-        for term, (query, count) in zip(asked, rows, strict=True):
+        for term, (query, count) in zip(counted_terms, rows, strict=True):
             self._terms[term] = _Term(query, log(1 + (self._store.passages + 0.5) / (count + 0.5)))
             counted.append(TermCount(term, count))
         return counted
 
     async def _find(self, chosen: Sequence[str], joint: str, limit: int) -> dict[int, WordMatch]:
-        asked = [self._terms[term] for term in chosen]
-        words = f"{self._scope.words} & ({joint.join(f'({term.query})' for term in asked)})"
+        chosen_terms = [self._terms[term] for term in chosen]
+        words = f"{self._scope.words} & ({joint.join(f'({term.query})' for term in chosen_terms)})"
         scope = Scope(words, self._scope.start, self._scope.end)
-        rows = await self._db.fetch(
-            _FIND.format(tests=scope.tests(1), bare=self._bare),
-            *scope.values,
-            [term.query for term in asked],
-            [term.weight for term in asked],
-            limit,
-            BUDGET,
-        )
+        queries = [term.query for term in chosen_terms]
+        weights = [term.weight for term in chosen_terms]
+        statement = _FIND.format(tests=scope.tests(1), bare=self._bare)
+        rows = await self._db.fetch(statement, *scope.values, queries, weights, limit, BUDGET)
         matches: dict[int, WordMatch] = {}
         for number, score, places in rows:
             matched = tuple(term for place, term in enumerate(chosen, 1) if place in places)
@@ -157,9 +153,12 @@ async def _alike(db: Connection, question: Sequence[float], numbers: Sequence[in
 
 
 async def _nearest(
-    db: Connection, store: Holding, question: Sequence[float], within: Filter, enough: int
+    db: Connection, store: StoredArchive, question: Sequence[float], within: Filter, enough: int
 ) -> dict[int, float]:
-    """How far the index looks is a setting of every connection (`hnsw.ef_search`, `hnsw.iterative_scan`)."""
+    """The nearest passages and how alike they are.
+
+    How far the index looks is a setting of every connection (`hnsw.ef_search`, `hnsw.iterative_scan`).
+    """
     if not store.embedded:
         return {}
     scope = scope_of(store.number, within)
@@ -175,7 +174,7 @@ async def _nearest(
     return {number: alike for number, alike in rows}  # noqa: C416 - as above
 
 
-async def _is_indexed(db: Connection, store: Holding, scope: Scope | None) -> bool:
+async def _is_indexed(db: Connection, store: StoredArchive, scope: Scope | None) -> bool:
     """Whether there are so many vectors to compare that the index is asked for the nearest."""
     if store.embedded <= EXACT or store.width > INDEXED_WIDTH or not await _has_index(db, store.width):
         return False
@@ -199,14 +198,14 @@ _SEEN_TO: set[tuple[PostgresUrl, int]] = set()
 """Databases and widths whose index is there, or is being built by this process."""
 
 
-def build_index_later(database: PostgresDatabase, store: Holding) -> None:
+def build_index_later(database: PostgresDatabase, store: StoredArchive) -> None:
     """Build the index in the background, once an archive is too large to compare all its vectors.
 
-    Until it is there they are all compared. One process builds; nobody who writes waits for it.
+    Until it is there, all vectors are compared. One process builds it, and no write waits for it.
     """
-    known = (database.url, store.width)
-    if store.embedded > EXACT and store.width <= INDEXED_WIDTH and known not in _SEEN_TO:
-        _SEEN_TO.add(known)
+    index_key = (database.url, store.width)
+    if store.embedded > EXACT and store.width <= INDEXED_WIDTH and index_key not in _SEEN_TO:
+        _SEEN_TO.add(index_key)
         client_thread().spawn(_build_index(database, store.width))
 
 
@@ -242,7 +241,7 @@ async def _has_index(db: Connection, width: int) -> bool:
 
 
 async def search(
-    db: Connection, stores: Sequence[Holding], query: str, vector: bytes | None, within: Filter, limit: int
+    db: Connection, stores: Sequence[StoredArchive], query: str, vector: bytes | None, within: Filter, limit: int
 ) -> list[Hit]:
     limit = min(limit, MAX_HITS)
     stores = [store for store in stores if store.passages]
@@ -255,7 +254,7 @@ async def search(
             check_question_width(store.archive, vector, store.model)
         question = floats(unit_vectors([vector])[0][0])
         for store in stores:
-            words |= await _named(db, store, query, within, max(limit, BY_WORDS))
+            words |= await _by_words(db, store, query, within, max(limit, BY_WORDS))
             meaning |= await _nearest(db, store, question, within, max(limit, BY_WORDS))
         meaning |= await _alike(db, question, [number for number in words if number not in meaning])
     else:
@@ -265,11 +264,13 @@ async def search(
     return hits_of(ranked, meaning, await by_number(db, stores, [place.number for place in ranked]))
 
 
-async def _named(db: Connection, store: Holding, query: str, within: Filter, enough: int) -> dict[int, WordMatch]:
+async def _by_words(
+    db: Connection, store: StoredArchive, query: str, within: Filter, enough: int
+) -> dict[int, WordMatch]:
     """Passages that hold what a question names; and those without a vector that hold any word of it."""
-    named = telling(query)
+    named_terms = telling(query)
     words: dict[int, WordMatch] = {}
     if store.embedded < store.passages:
         unembedded = await _Words(db, store, within, unembedded=True).any(terms(query), enough)
-        words = {number: match.only(named) for number, match in unembedded.items()}
-    return words | await _Words(db, store, within).rare(named, enough)
+        words = {number: match.only(named_terms) for number, match in unembedded.items()}
+    return words | await _Words(db, store, within).rare(named_terms, enough)

@@ -1,6 +1,6 @@
 """Agents, groups, tools, blocks and archives as rows of PostgreSQL: by id, name and tag; grants; edits; turns.
 
-Whoever changes a thing locks its row first, so that what is read then is what is changed. An error undoes all of it.
+A change locks the row of its thing before it reads it, so no other change comes between. An error undoes all of it.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,21 +8,21 @@ from hashlib import blake2b
 from itertools import chain
 
 import msgspec
-from msgspec import Struct
 
 from chargehand.engine.policy import Instant
-from chargehand.engine.roster import Match
 from chargehand.errors import Corrupt
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block, Change, Edit, Grant, Origin, edited, value_at
-from chargehand.memory.catalog import PREFIXES, Attached, Group, Order, Profile, Thing
-from chargehand.memory.conversations import Role, Turn
+from chargehand.memory.catalog import PREFIXES, Attached, Group, Profile, Thing
+from chargehand.memory.conversations import Turn
 from chargehand.memory.edits import Redo, Restore, Undo
-from chargehand.memory.postgres_passages import Holding, is_storable, searchable
+from chargehand.memory.postgres_passages import StoredArchive, is_storable, searchable
 from chargehand.memory.things import (
     AttachedRow,
     Grants,
     Some,
+    ThingQuery,
+    TurnQuery,
     all_attached,
     changed_thing,
     check_summary,
@@ -139,18 +139,6 @@ _FURTHEST = "SELECT coalesce(max(place), 0), coalesce(max(upto), 0) FROM turns W
 _BEHIND = "UPDATE turns SET old = true WHERE agent = $1 AND NOT old AND place <= $2"
 
 
-class ThingQuery(Struct, frozen=True):
-    """Which things are wanted, as `Catalog.find` has it."""
-
-    name: str | None
-    text: str
-    tags: Match
-    after: str
-    before: str
-    limit: int
-    order: Order
-
-
 def key_digest(key: str) -> bytes:
     """Of a key that may be long: an index takes no long ones."""
     return blake2b(key.encode(), digest_size=16).digest()
@@ -195,17 +183,19 @@ class ThingRows:
             raise unknown_thing(" or ".join(kinds), which)
         return row[0]
 
-    async def archives(self, ids: Sequence[str], *, lock: bool = False) -> list[tuple[Archive, Holding]]:
+    async def archives(self, ids: Sequence[str], *, lock: bool = False) -> list[tuple[Archive, StoredArchive]]:
         """Archives that must be there, and what they hold."""
         if lock:  # by itself: a statement that waits for a lock still sees other tables as they were before
             for which in ids:
                 await self._row((PREFIXES[Archive],), which, lock=True)
         rows = await self.db.fetch(_ARCHIVES, self._space, [which for which in ids if is_storable(which)])
-        found = {row[0]: (decode_thing(Archive, row[1]), Holding(row[0], *row[2:])) for row in rows}
+        archives: dict[str, tuple[Archive, StoredArchive]] = {}
+        for which, body, *columns in rows:
+            archives[which] = (decode_thing(Archive, body), StoredArchive(which, *columns))
         for which in ids:
-            if which not in found:
+            if which not in archives:
                 raise unknown_thing(PREFIXES[Archive], which)
-        return [found[which] for which in ids]
+        return [archives[which] for which in ids]
 
     async def add(self, thing: Thing, first: Change | None, key: str, *, brought: bool) -> None:
         """Keep a new thing, and the first version of a block.
@@ -250,25 +240,21 @@ class ThingRows:
         descending = (wanted.order == "desc") != backwards
         question = _FIND.format(direction="DESC" if descending else "ASC")
         text = wanted.text.casefold()
-        found: list[Some] = []
-        while len(found) < wanted.limit:
-            rows = await self.db.fetch(
-                question,
-                self._space,
-                PREFIXES[kind],
-                None if wanted.name is None else wanted.name[:_LONGEST_NAME],
-                wanted.tags.all,
-                wanted.tags.some,
-                *bounds,
-                _PAGE if text else wanted.limit,
-            )
-            things = [decode_thing(kind, body) for _, body in rows]
-            found += [thing for thing in things if has_text(thing, text) and wanted.name in (None, name_of(thing))]
-            if len(rows) < (_PAGE if text else wanted.limit):
+        name = None if wanted.name is None else wanted.name[:_LONGEST_NAME]
+        conditions = (self._space, PREFIXES[kind], name, wanted.tags.all, wanted.tags.some)
+        page = _PAGE if text else wanted.limit
+        things: list[Some] = []
+        while len(things) < wanted.limit:
+            rows = await self.db.fetch(question, *conditions, *bounds, page)
+            for _, body in rows:
+                thing = decode_thing(kind, body)
+                if has_text(thing, text) and wanted.name in (None, name_of(thing)):
+                    things.append(thing)
+            if len(rows) < page:
                 break
             bounds = (bounds[0], rows[-1][0]) if descending else (rows[-1][0], bounds[1])
-        found = found[: max(0, wanted.limit)]
-        return found[::-1] if backwards else found
+        things = things[: wanted.limit]
+        return things[::-1] if backwards else things
 
     async def _bounds(self, kind: type[Thing], wanted: ThingQuery) -> tuple[int, int]:
         """The numbers between which things are wanted."""
@@ -278,7 +264,7 @@ class ThingRows:
         low, high = (after, before) if wanted.order == "asc" else (before, after)
         return 0 if low is None else low, _MOST if high is None else high
 
-    # --- who may use what
+    # --- grants
 
     async def attach(self, owner: str, thing: str, grant: Grant) -> None:
         holder = await self._need_number(("agent", "group"), owner)
@@ -302,12 +288,12 @@ class ThingRows:
         return attached[agent]
 
     async def attached_to(self, agents: Sequence[str]) -> dict[str, list[Attached]]:
-        known, grants = await self._grants(agents)
+        existing, grants = await self._grants(agents)
         numbers = {thing for own in grants.values() for thing in own}
         things: dict[int, Block | Archive] = {}
         for number, kind, body in await self.db.fetch(_THINGS, list(numbers)):
             things[number] = decode_thing(Block, body) if kind == "block" else decode_thing(Archive, body)
-        return all_attached(agents, known, grants, things)
+        return all_attached(agents, existing, grants, things)
 
     async def _grants(self, agents: Sequence[str]) -> tuple[set[str], Grants]:
         """Those of the agents that are there; and whatever is granted to any of them."""
@@ -322,8 +308,8 @@ class ThingRows:
         """What an agent may do with a block or an archive; without an agent the origin must not be a worker's."""
         if not agent:
             return grant_without_agent(origin)
-        known, grants = await self._grants([agent])
-        if agent not in known:
+        existing, grants = await self._grants([agent])
+        if agent not in existing:
             raise unknown_thing(PREFIXES[Profile], agent)
         return grant_of(grants, agent, thing)
 
@@ -347,7 +333,8 @@ class ThingRows:
 
     async def _keep(self, block: int, change: Change, key: str, repeated: bytes | None = None) -> None:
         body = _ENCODER.encode(change)
-        await self.db.execute(_KEEP, block, change.version, change.origin.attempt, key_digest(key), repeated, body)
+        row = (block, change.version, change.origin.attempt, key_digest(key), repeated, body)
+        await self.db.execute(_KEEP, *row)
 
     async def _past(self, number: int, block: Block, edit: Edit) -> "Callable[[int], Change]":
         """The changes that an edit goes back to."""
@@ -398,21 +385,13 @@ class ThingRows:
         rows = await self.db.fetch(_SHOWN, agent, old, *place, max(0, limit))
         return [Turn(*row) for row in reversed(rows)]
 
-    async def recall(
-        self,
-        which: str,
-        query: str,
-        *,
-        roles: Sequence[Role],
-        start: Instant | None,
-        end: Instant | None,
-        limit: int,
-    ) -> list[Turn]:
+    async def recall(self, which: str, query: str, wanted: TurnQuery) -> list[Turn]:
         """Without any word to look for: the latest ones that fit."""
         agent = await self._speaker(which)
         words = list(dict.fromkeys(searchable(query[:_READ]).split()))[:_MOST_WORDS]
         question = _RECALLED if words else _LATEST_FITTING
-        rows = await self.db.fetch(question, agent, words, roles, start, end, max(0, limit))
+        values = (agent, words, wanted.roles, wanted.start, wanted.end, max(0, wanted.limit))
+        rows = await self.db.fetch(question, *values)
         return [Turn(*row) for row in rows]
 
     async def summarise(self, which: str, summary: Turn, now: Instant) -> bool:

@@ -78,12 +78,12 @@ class PostgresDatabase:
         """The work's outcome, once it is durable. It is done again if it was undone by the server or a lost connection.
 
         An error that the work raises undoes it. Idempotent work, which comes to the same if it was done before, is also
-        done again when nobody can say whether it was committed.
+        done again when it is unknown whether it was committed.
         """
         return await client_thread().run(self._patiently(partial(self._transact, work), idempotent=idempotent))
 
     async def connect(self) -> Connection:
-        """A connection of its own, for who must keep it. Only for work that runs in the thread of all connections."""
+        """A connection outside the pool, for long use. Only for work that runs in the thread of all connections."""
         connection = await connect(self.url)
         try:
             await setup(connection, self.tenant)

@@ -102,7 +102,7 @@ async def create_pool(url: PostgresUrl, setup: Setup, *, most: int, idle: Second
 async def in_transaction(
     connection: Connection, *, isolation: str | None = None, readonly: bool = False
 ) -> AsyncGenerator[None]:
-    """Commit at the end, roll back after an error. CommitUnknown if nobody can say whether it was committed."""
+    """Commit at the end, roll back after an error. CommitUnknown if the connection is lost meanwhile."""
     transaction = connection.transaction(isolation=isolation, readonly=readonly)
     await transaction.start()
     try:
