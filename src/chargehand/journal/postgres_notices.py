@@ -19,7 +19,7 @@ from chargehand.postgres.database import PostgresDatabase
 from chargehand.postgres.driver import Connection, driver_errors, explain
 
 logger = logging.getLogger(__name__)
-_LOOK: Seconds = 5.0
+_QUERY_INTERVAL: Seconds = 5.0
 _LONGEST_PAUSE: Seconds = 5.0
 _SEQS = "SELECT run, seq FROM runs WHERE tenant = current_tenant() AND run = ANY ($1::text[])"
 
@@ -83,11 +83,11 @@ class PostgresNotices:
             connection: Connection | None = None
             try:
                 connection = await self._database.connect()
-                await connection.add_listener(CHANNEL, self._hear)
+                await connection.add_listener(CHANNEL, self._on_notice)
                 pause = 0.1
                 while not self._closed.is_set():
-                    await self._look(connection)
-                    await self._pause(_LOOK)
+                    await self._query_seqs(connection)
+                    await self._pause(_QUERY_INTERVAL)
             except driver_errors() as error:
                 logger.info("notices of other processes are interrupted: %s", explain(error, self._database.url))
             finally:
@@ -103,20 +103,20 @@ class PostgresNotices:
         except TimeoutError:
             return
 
-    async def _look(self, connection: Connection) -> None:
-        """Tell of runs that were written since the last look."""
+    async def _query_seqs(self, connection: Connection) -> None:
+        """Notify the followers of runs that were written since the last query."""
         runs = list(self.runs)
         for run, seq in await connection.fetch(_SEQS, runs) if runs else ():
             if self._seqs.get(run) != seq:
                 self._seqs[run] = seq
-                self._tell([run_digest(run)])
+                self._notify([run_digest(run)])
 
-    def _hear(self, _connection: Connection, process: int, _channel: str, payload: str) -> None:
+    def _on_notice(self, _connection: Connection, process: int, _channel: str, payload: str) -> None:
         tenant, *digests = payload.split(" ")
         if tenant == str(self._database.tenant) and not self._is_own(process):
-            self._tell(digests if digests != ["*"] else list(self._followers))
+            self._notify(digests if digests != ["*"] else list(self._followers))
 
-    def _tell(self, digests: Iterable[str]) -> None:
+    def _notify(self, digests: Iterable[str]) -> None:
         with self._lock:
             followers = [follower for digest in digests for follower in self._followers.get(digest, ())]
         for follower in followers:

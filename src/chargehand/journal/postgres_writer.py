@@ -1,4 +1,4 @@
-"""What an opened journal keeps in PostgreSQL: its row among the owners, and the connection that carries all appends.
+"""The writer of an opened journal: its row among the owners, and the connection that carries all appends.
 
 Appends of many runs that wait at the same moment go with one statement and one commit. The connection holds a lock
 that ends with it, and beats: a run can be claimed from a process that is dead at once, from one that is frozen when its
@@ -45,7 +45,7 @@ _TAKE_LOCK = """
     SELECT lock, pg_advisory_lock($1, lock) FROM next
 """
 _REGISTER = "INSERT INTO owners (pid, host, lock, beat) VALUES ($1, $2, $3, clock_timestamp()) RETURNING number"
-_RETURN = "UPDATE owners SET lock = $2, beat = clock_timestamp() WHERE number = $1 RETURNING number"
+_REGISTER_AGAIN = "UPDATE owners SET lock = $2, beat = clock_timestamp() WHERE number = $1 RETURNING number"
 _BEAT = "UPDATE owners SET beat = clock_timestamp() WHERE number = $1"
 LIVING = f"""
     SELECT number FROM owners WHERE beat > clock_timestamp() - interval '{STALE} s' AND (
@@ -63,7 +63,7 @@ _FORGET_DEAD = f"""
     )
     UPDATE runs SET holder = NULL, owner = NULL WHERE owner IN (SELECT number FROM dead)
 """  # noqa: S608 - as above
-_LEAVE = """
+_UNREGISTER = """
     WITH gone AS (DELETE FROM owners WHERE number = $1)
     UPDATE runs SET holder = NULL, owner = NULL WHERE owner = $1
 """
@@ -91,8 +91,8 @@ _APPEND = """
     )
     SELECT array_agg(number), pg_notify($15, $16) FROM moved
 """
-_STAND = "SELECT epoch, seq, holder IS NOT NULL, ended FROM runs WHERE tenant = current_tenant() AND run = $1"
-_BETWEEN = """
+_RUN_POSITION = "SELECT epoch, seq, holder IS NOT NULL, ended FROM runs WHERE tenant = current_tenant() AND run = $1"
+_ENTRIES_BETWEEN = """
     SELECT seq, at, epoch, type, version, body, '', crc FROM entries WHERE run = $1 AND seq BETWEEN $2 AND $3
     ORDER BY seq
 """
@@ -177,11 +177,11 @@ class PostgresWriter:
         try:
             while True:
                 await self._wait()
-                batch = self._take()
+                batch = self._next_batch()
                 if batch:
                     answer_futures(await self._commit(batch))
                 elif self._closed:
-                    await self._leave()
+                    await self._unregister()
                     return
                 if self._until_beat() <= 0:
                     await self._beat()
@@ -208,8 +208,8 @@ class PostgresWriter:
             return
         self._arrived.clear()
 
-    def _take(self) -> list[QueuedAppend]:
-        """What waits, one append of each run: a repeated one follows with the next batch."""
+    def _next_batch(self) -> list[QueuedAppend]:
+        """Appends from the queue, one for each run; a second append of a run stays for the next batch."""
         batch: dict[int, QueuedAppend] = {}
         later: list[QueuedAppend] = []
         entries = 0
@@ -229,13 +229,13 @@ class PostgresWriter:
     # --- appends
 
     async def _commit(self, batch: list[QueuedAppend]) -> list[tuple["asyncio.Future[None]", object]]:
-        """What became of each: None, or its error. One that does not fit does not fail its mates."""
+        """The outcome of each append: None, or its error. One that does not fit does not fail the others."""
         outcomes: list[tuple[asyncio.Future[None], object]] = []
         for attempt in range(2):
             try:
                 moved = await self._write(batch)
                 for append in batch:
-                    outcome = None if append.lease.number in moved else await self._look(append)
+                    outcome = None if append.lease.number in moved else await self._check_unwritten(append)
                     outcomes.append((append.future, outcome))
             except driver_errors() as error:
                 outcomes.clear()
@@ -276,19 +276,19 @@ class PostgresWriter:
         assert answer is not None, "an aggregate has a row"
         return set(answer[0] or ())
 
-    async def _look(self, append: QueuedAppend) -> Exception | None:
+    async def _check_unwritten(self, append: QueuedAppend) -> Exception | None:
         """Why an append does not fit; None if it was written before."""
         connection = await self._connected()
         lease = append.lease
         first = append.rows[0][0]
         last = append.rows[-1][0]
-        epoch, seq, is_held, has_ended = await connection.fetchrow(_STAND, lease.run) or (0, 0, False, False)
+        epoch, seq, is_held, has_ended = await connection.fetchrow(_RUN_POSITION, lease.run) or (0, 0, False, False)
         was_released_by_end = has_ended and last <= seq
         if epoch != lease.epoch or not (is_held or was_released_by_end):
             return fenced(lease.run, lease.epoch)
         if seq < last:
             return misfit(lease.run, seq, first)
-        stored = await connection.fetch(_BETWEEN, lease.number, first, last)
+        stored = await connection.fetch(_ENTRIES_BETWEEN, lease.number, first, last)
         if [tuple(row) for row in stored] != list(append.rows):
             return differs(lease.run, first)
         return None
@@ -312,7 +312,7 @@ class PostgresWriter:
         if not self._synchronous:
             await connection.execute("SET synchronous_commit = off")
         lock = await connection.fetchval(_TAKE_LOCK, _LOCK_CLASS)
-        returned = await connection.fetchval(_RETURN, self.owner, lock) if self.owner else None
+        returned = await connection.fetchval(_REGISTER_AGAIN, self.owner, lock) if self.owner else None
         if returned is None:
             await connection.execute(_FORGET_DEAD)
             self.owner = await connection.fetchval(_REGISTER, os.getpid(), socket.gethostname(), lock)
@@ -338,10 +338,10 @@ class PostgresWriter:
             self.trouble = str(explain(error, self._database.url))
             logger.warning("no beat: %s", self.trouble)
 
-    async def _leave(self) -> None:
+    async def _unregister(self) -> None:
         try:
             connection = await self._connected()
-            await connection.execute(_LEAVE, self.owner)
+            await connection.execute(_UNREGISTER, self.owner)
             await connection.close(timeout=STALE / 10)
         except driver_errors() as error:
-            logger.info("a journal was closed without a word to its server: %s", explain(error, self._database.url))
+            logger.info("a journal was closed without telling its server: %s", explain(error, self._database.url))

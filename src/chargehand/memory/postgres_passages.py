@@ -34,12 +34,12 @@ from chargehand.memory.passages import (
 from chargehand.postgres.driver import Connection, Row
 from chargehand.text.words import WORD
 
-WIDEST = 16_000  # dimensions that the type `vector` has room for
-_READ = 500_000  # characters of a passage that are found by words
-_MOST = 2**62
+MAX_DIMENSIONS = 16_000  # dimensions that the type `vector` has room for
+_MAX_INDEXED = 500_000  # characters of a passage that are found by words
+_MAX_NUMBER = 2**62
 _VECTORS_LOCK = 0x43686776
 
-_COUNTED = """
+_ADD_COUNTS = """
     INSERT INTO holdings (archive, passages, embedded) VALUES ($1, $2, $3) ON CONFLICT (archive)
     DO UPDATE SET passages = holdings.passages + excluded.passages, embedded = holdings.embedded + excluded.embedded
 """
@@ -47,9 +47,9 @@ _SELECT = """
     SELECT passages.number, things.id, passages.id, text, passages.tags, metadata, origin, created, document, part
     FROM passages JOIN things ON things.number = passages.archive
 """
-_LISTED = f"{_SELECT} WHERE archive = $1 AND passages.number > $2 AND passages.number < $3"
+_LIST = f"{_SELECT} WHERE archive = $1 AND passages.number > $2 AND passages.number < $3"
 _WITHIN = " AND passages.number IN (SELECT passage FROM passage_words WHERE {tests})"
-_KNOWN = """
+_EXISTING = """
     SELECT number, id, digest, key, part, archive, tags FROM passages
     WHERE (archive = $1 AND (digest = ANY($2) OR key = ANY($3)))
     OR (tenant = current_tenant() AND space = $4 AND id = ANY($5))
@@ -186,7 +186,7 @@ class InsertBatch:
         digests = [passage_digest(passage.text) for passage in passages]
         keys = [_key(passage.origin.key) for passage in passages if passage.origin.key]
         ids = [passage.id for passage in passages if passage.id]
-        rows = await db.fetch(_KNOWN, self.store.number, digests, keys, self._space, ids)
+        rows = await db.fetch(_EXISTING, self.store.number, digests, keys, self._space, ids)
         for number, which, digest, key, part, archive, tags in rows:
             self._taken.add(which)
             if archive == self.store.number:
@@ -245,7 +245,7 @@ class InsertBatch:
             passage.document,
             passage.part,
             _key(passage.origin.key) if passage.origin.key else None,
-            searchable(passage.text[:_READ]),
+            searchable(passage.text[:_MAX_INDEXED]),
             _all_marks(self.store.number, passage, tags),
         )
 
@@ -280,7 +280,7 @@ async def insert(
         inserted.append(outcome)
         if not is_repeated:
             embedded.setdefault(outcome.id, at)
-    await db.execute(_COUNTED, store.number, await batch.write(db), 0)
+    await db.execute(_ADD_COUNTS, store.number, await batch.write(db), 0)
     if units is not None:
         await _write_vectors(db, store, {which: units[at][0] for which, at in embedded.items()}, handle)
     return inserted
@@ -305,12 +305,14 @@ async def _write_vectors(db: Connection, store: StoredArchive, units: Mapping[st
     if not units:
         return 0
     width = len(next(iter(units.values()))) // 4
-    if width > WIDEST:
-        raise Invalid(f"vectors of {width} dimensions; PostgreSQL keeps at most {WIDEST}: use another embedding model")
+    if width > MAX_DIMENSIONS:
+        raise Invalid(
+            f"vectors of {width} dimensions; PostgreSQL keeps at most {MAX_DIMENSIONS}: use another embedding model"
+        )
     await _prepare_vectors(db)
     rows = await db.fetch(_UNEMBEDDED, store.number, [which for which in units if is_storable(which)])
     await db.executemany(_EMBED, [(number, store.number, width, floats(units[which])) for which, number in rows])
-    await db.execute(_COUNTED, store.number, 0, len(rows))
+    await db.execute(_ADD_COUNTS, store.number, 0, len(rows))
     await db.execute(_MODEL, store.number, handle, width)
     return len(rows)
 
@@ -340,7 +342,7 @@ async def passages(
     db: Connection, store: StoredArchive, within: Filter, after: str, limit: int, order: Order
 ) -> list[Passage]:
     low = 0
-    high = _MOST
+    high = _MAX_NUMBER
     if after:
         place = "SELECT number FROM passages WHERE archive = $1 AND id = $2"
         passed = await db.fetchval(place, store.number, after) if is_storable(after) else None
@@ -351,7 +353,7 @@ async def passages(
     tests = _WITHIN.format(tests=scope.tests(5)) if within else ""
     filter_values = scope.values if within else ()
     direction = "ASC" if order == "asc" else "DESC"
-    question = f"{_LISTED}{tests} ORDER BY passages.number {direction} LIMIT $4"
+    question = f"{_LIST}{tests} ORDER BY passages.number {direction} LIMIT $4"
     values = (store.number, low, high, max(0, limit), *filter_values)
     rows = await db.fetch(question, *values)
     return [_read(row)[1] for row in rows]
@@ -376,8 +378,8 @@ async def unembedded(db: Connection, store: StoredArchive, limit: int) -> list[P
     if store.passages == store.embedded:
         return []
     bare = _WITHOUT_VECTOR if store.embedded else ""
-    question = f"{_LISTED}{bare} ORDER BY passages.number LIMIT $4"
-    rows = await db.fetch(question, store.number, 0, _MOST, max(0, limit))
+    question = f"{_LIST}{bare} ORDER BY passages.number LIMIT $4"
+    rows = await db.fetch(question, store.number, 0, _MAX_NUMBER, max(0, limit))
     return [_read(row)[1] for row in rows]
 
 
@@ -405,5 +407,5 @@ async def forget(db: Connection, store: StoredArchive, ids: Sequence[str]) -> in
     storable_ids = [which for which in dict.fromkeys(ids) if is_storable(which)]
     embedded = await db.fetchval(_COUNT_VECTORS, store.number, storable_ids) if store.embedded else 0
     removed = len(await db.fetch(_FORGET, store.number, storable_ids))
-    await db.execute(_COUNTED, store.number, -removed, -embedded)
+    await db.execute(_ADD_COUNTS, store.number, -removed, -embedded)
     return removed

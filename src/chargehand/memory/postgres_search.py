@@ -60,9 +60,9 @@ _FIND = """
     ) AS terms ON words @@ query
     GROUP BY passage ORDER BY score DESC, passage LIMIT $6
 """
-_BARE = "AND NOT EXISTS (SELECT FROM passage_vectors WHERE passage_vectors.passage = passage_words.passage)"
-_ALIKE = "SELECT passage, 1 - (vec <=> $1::real[]::vector) FROM passage_vectors WHERE passage = ANY($2)"
-_PASSING = "SELECT count(*) FROM (SELECT FROM passage_words WHERE {tests} LIMIT $4) AS passing"
+_WITHOUT_VECTOR = "AND NOT EXISTS (SELECT FROM passage_vectors WHERE passage_vectors.passage = passage_words.passage)"
+_SIMILARITY = "SELECT passage, 1 - (vec <=> $1::real[]::vector) FROM passage_vectors WHERE passage = ANY($2)"
+_COUNT_WITHIN = "SELECT count(*) FROM (SELECT FROM passage_words WHERE {tests} LIMIT $4) AS passing"
 _NEAREST = """
     SELECT passage_vectors.passage, 1 - (vec <=> $1::real[]::vector) FROM passage_vectors {filter}
     WHERE passage_vectors.archive = $2 ORDER BY vec <=> $1::real[]::vector LIMIT $3
@@ -95,18 +95,18 @@ class _Words:
         self._db = db
         self._store = store
         self._scope = scope_of(store.number, within)
-        self._bare = _BARE if unembedded else ""
+        self._without_vector = _WITHOUT_VECTOR if unembedded else ""
         self._terms: dict[str, _Term] = {}
 
     async def rare(self, words: Sequence[str], limit: int) -> dict[int, WordMatch]:
         """Passages with any of these terms, but for terms that many passages have."""
-        counted = await self._counted(words, most_holders(self._store.passages) + 1)
+        counted = await self._count_terms(words, most_holders(self._store.passages) + 1)
         chosen = rare_terms(counted, self._store.passages)
         return await self._find(chosen, " | ", limit) if chosen else {}
 
     async def any(self, words: Sequence[str], limit: int) -> dict[int, WordMatch]:
         """Passages with any of these terms, the rarest first; common ones only if the others find too little."""
-        chosen, cheap = searched_terms(await self._counted(words, BUDGET + 1), BUDGET)
+        chosen, cheap = searched_terms(await self._count_terms(words, BUDGET + 1), BUDGET)
         if not chosen:
             return {}
         matches = await (self._find(cheap, " | ", limit) if cheap else self._find(chosen, " & ", limit))
@@ -114,7 +114,7 @@ class _Words:
             matches |= await self._find(chosen, " | ", limit)
         return matches
 
-    async def _counted(self, words: Sequence[str], most: int) -> list[TermCount]:
+    async def _count_terms(self, words: Sequence[str], most: int) -> list[TermCount]:
         """Terms, each with the number of passages that have it."""
         counted_terms = words[:WEIGHED]
         if not counted_terms:
@@ -133,7 +133,7 @@ class _Words:
         scope = Scope(words, self._scope.start, self._scope.end)
         queries = [term.query for term in chosen_terms]
         weights = [term.weight for term in chosen_terms]
-        statement = _FIND.format(tests=scope.tests(1), bare=self._bare)
+        statement = _FIND.format(tests=scope.tests(1), bare=self._without_vector)
         rows = await self._db.fetch(statement, *scope.values, queries, weights, limit, BUDGET)
         matches: dict[int, WordMatch] = {}
         for number, score, places in rows:
@@ -145,11 +145,11 @@ class _Words:
 # --- by meaning
 
 
-async def _alike(db: Connection, question: Sequence[float], numbers: Sequence[int]) -> dict[int, float]:
+async def _similarities(db: Connection, question: Sequence[float], numbers: Sequence[int]) -> dict[int, float]:
     """How alike each of these is; those without a vector are left out."""
     if not numbers:
         return {}
-    return {number: alike for number, alike in await db.fetch(_ALIKE, question, numbers)}  # noqa: C416 - no pairs
+    return {number: alike for number, alike in await db.fetch(_SIMILARITY, question, numbers)}  # noqa: C416 - no pairs
 
 
 async def _nearest(
@@ -181,20 +181,20 @@ async def _is_indexed(db: Connection, store: StoredArchive, scope: Scope | None)
     if scope is None:
         return True
     few = min(EXACT, store.embedded // _LEAST_SHARE)
-    return await db.fetchval(_PASSING.format(tests=scope.tests(1)), *scope.values, few + 1) > few
+    return await db.fetchval(_COUNT_WITHIN.format(tests=scope.tests(1)), *scope.values, few + 1) > few
 
 
 # --- the index of vectors
 
 
 _INDEX_LOCK = 0x43686749
-_BUILDING: Seconds = 6 * 3600.0
+_BUILD_TIMEOUT: Seconds = 6 * 3600.0
 """How long an index may take to build: some 15 s for 30,000 vectors of 384 dimensions."""
 _INDEX = """
     CREATE INDEX CONCURRENTLY {name} ON passage_vectors USING hnsw ((vec::vector({width})) vector_cosine_ops)
     WHERE width = {width}
 """
-_SEEN_TO: set[tuple[PostgresUrl, int]] = set()
+_INDEXES: set[tuple[PostgresUrl, int]] = set()
 """Databases and widths whose index is there, or is being built by this process."""
 
 
@@ -204,8 +204,8 @@ def build_index_later(database: PostgresDatabase, store: StoredArchive) -> None:
     Until it is there, all vectors are compared. One process builds it, and no write waits for it.
     """
     index_key = (database.url, store.width)
-    if store.embedded > EXACT and store.width <= INDEXED_WIDTH and index_key not in _SEEN_TO:
-        _SEEN_TO.add(index_key)
+    if store.embedded > EXACT and store.width <= INDEXED_WIDTH and index_key not in _INDEXES:
+        _INDEXES.add(index_key)
         client_thread().spawn(_build_index(database, store.width))
 
 
@@ -213,16 +213,16 @@ async def _build_index(database: PostgresDatabase, width: int) -> None:
     connection = await database.connect()
     try:
         if not await connection.fetchval("SELECT pg_try_advisory_lock($1, $2)", _INDEX_LOCK, width):
-            _SEEN_TO.discard((database.url, width))  # another process builds it, and may die before it is done
+            _INDEXES.discard((database.url, width))  # another process builds it, and may die before it is done
             return
         if await _has_index(connection, width):
             return
         await connection.execute("SET maintenance_work_mem = '256MB'")
         await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {_index_name(width)}")
         statement = _INDEX.format(name=_index_name(width), width=width)
-        await connection.execute(statement, timeout=_BUILDING)
+        await connection.execute(statement, timeout=_BUILD_TIMEOUT)
     except BaseException:
-        _SEEN_TO.discard((database.url, width))  # with the next insertion it is tried again
+        _INDEXES.discard((database.url, width))  # with the next insertion it is tried again
         raise
     finally:
         connection.terminate()
@@ -256,7 +256,7 @@ async def search(
         for store in stores:
             words |= await _by_words(db, store, query, within, max(limit, BY_WORDS))
             meaning |= await _nearest(db, store, question, within, max(limit, BY_WORDS))
-        meaning |= await _alike(db, question, [number for number in words if number not in meaning])
+        meaning |= await _similarities(db, question, [number for number in words if number not in meaning])
     else:
         for store in stores:
             words |= await _Words(db, store, within).any(terms(query), limit)

@@ -43,12 +43,12 @@ from chargehand.memory.things import (
 )
 from chargehand.postgres.driver import Connection, Row
 
-_LONGEST_NAME = 200  # characters of a name by which it is looked up: an index takes no long ones
+_INDEXED_NAME = 200  # characters of a name by which it is looked up: an index takes no long ones
 _PAGE = 500  # things read at once while those with a text are sought
-_MOST = 2**62
+_MAX_NUMBER = 2**62
 _LAST_VERSION = 2**31 - 1
 _MOST_WORDS = 64
-_READ = 4_000  # characters of a question
+_MAX_QUESTION = 4_000  # characters of a question
 _ENCODER = msgspec.json.Encoder()
 _CHANGE = msgspec.json.Decoder(Change)
 
@@ -102,29 +102,29 @@ _IS_REPEATED = """
     SELECT EXISTS (SELECT FROM changes WHERE block = $1 AND key = $2)
     OR EXISTS (SELECT FROM changes WHERE block = $1 AND repeated = $3 AND attempt < $4)
 """
-_KEEP = "INSERT INTO changes (block, version, attempt, key, repeated, body) VALUES ($1, $2, $3, $4, $5, $6)"
+_INSERT_CHANGE = "INSERT INTO changes (block, version, attempt, key, repeated, body) VALUES ($1, $2, $3, $4, $5, $6)"
 _VERSIONS = "SELECT version, body FROM changes WHERE block = $1 AND version BETWEEN $2 AND $3"
 _LATEST = "SELECT version, body FROM changes WHERE block = $1 AND version < $2 ORDER BY version DESC LIMIT $3"
-_SAID = "INSERT INTO said (agent, key) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING true"
-_SAY = """
+_RECORD_KEY = "INSERT INTO said (agent, key) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING true"
+_INSERT_TURN = """
     INSERT INTO turns (agent, role, text, moment, run, task, tainted, upto, words)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, to_tsvector('chargehand.words', $9))
 """
 _TURNS = "SELECT role, text, number, moment, run, task, tainted, upto, old FROM turns WHERE agent = $1"
-_SHOWN = f"{_TURNS} AND (NOT old OR $2) AND (place, number) < ($3, $4) ORDER BY place DESC, number DESC LIMIT $5"
+_LATEST_TURNS = f"{_TURNS} AND (NOT old OR $2) AND (place, number) < ($3, $4) ORDER BY place DESC, number DESC LIMIT $5"
 _PLACE = "SELECT place, number FROM turns WHERE agent = $1 AND number = $2"
-_FITTING = """
+_TURN_TESTS = """
     (cardinality($3::text[]) = 0 OR role = ANY($3)) AND ($4::float8 IS NULL OR moment >= $4)
     AND ($5::float8 IS NULL OR moment <= $5)
 """
 # the fewer turns a word finds, the more it says
-_RECALLED = f"""
+_RECALL = f"""
     WITH asked AS (
         SELECT to_tsquery('chargehand.words', word) AS query, place
         FROM unnest($2::text[]) WITH ORDINALITY AS given (word, place)
     ), matches AS MATERIALIZED (
         SELECT number, asked.place, term_rank(words, query) AS rank FROM turns JOIN asked ON words @@ query
-        WHERE agent = $1 AND {_FITTING}
+        WHERE agent = $1 AND {_TURN_TESTS}
     ), weights AS (
         SELECT place, 1 / (1 + ln(count(*))) AS weight FROM matches GROUP BY place
     ), best AS (
@@ -134,9 +134,9 @@ _RECALLED = f"""
     SELECT role, text, number, moment, run, task, tainted, upto, old FROM turns JOIN best USING (number)
     ORDER BY score DESC, number DESC
 """  # noqa: S608 - our own words
-_LATEST_FITTING = f"{_TURNS} AND cardinality($2::text[]) = 0 AND {_FITTING} ORDER BY number DESC LIMIT $6"
+_RECALL_LATEST = f"{_TURNS} AND cardinality($2::text[]) = 0 AND {_TURN_TESTS} ORDER BY number DESC LIMIT $6"
 _FURTHEST = "SELECT coalesce(max(place), 0), coalesce(max(upto), 0) FROM turns WHERE agent = $1 AND NOT old"
-_BEHIND = "UPDATE turns SET old = true WHERE agent = $1 AND NOT old AND place <= $2"
+_MARK_OLD = "UPDATE turns SET old = true WHERE agent = $1 AND NOT old AND place <= $2"
 
 
 def key_digest(key: str) -> bytes:
@@ -148,7 +148,7 @@ def _columns(thing: Thing) -> tuple[object, ...]:
     """What is kept of a thing besides its id: what it is found by, and its body."""
     tags = list(dict.fromkeys(thing.tags))
     members = list(dict.fromkeys(thing.members)) if isinstance(thing, Group) else list[str]()
-    return PREFIXES[type(thing)], name_of(thing)[:_LONGEST_NAME], tags, members, encode_thing(thing)
+    return PREFIXES[type(thing)], name_of(thing)[:_INDEXED_NAME], tags, members, encode_thing(thing)
 
 
 class ThingRows:
@@ -206,7 +206,7 @@ class ThingRows:
         if number is None and brought:
             raise taken_id(thing)
         if number is not None and first is not None:
-            await self._keep(number, first, key)
+            await self._insert_change(number, first, key)
 
     async def change(self, thing: Some, now: Instant, expect: Instant | None) -> Some:
         number, existing = await self.need(type(thing), thing.id, lock=True)
@@ -240,7 +240,7 @@ class ThingRows:
         descending = (wanted.order == "desc") != backwards
         question = _FIND.format(direction="DESC" if descending else "ASC")
         text = wanted.text.casefold()
-        name = None if wanted.name is None else wanted.name[:_LONGEST_NAME]
+        name = None if wanted.name is None else wanted.name[:_INDEXED_NAME]
         conditions = (self._space, PREFIXES[kind], name, wanted.tags.all, wanted.tags.some)
         page = _PAGE if text else wanted.limit
         things: list[Some] = []
@@ -262,7 +262,7 @@ class ThingRows:
         after = await self._need_number(kinds, wanted.after) if wanted.after else None
         before = await self._need_number(kinds, wanted.before) if wanted.before else None
         low, high = (after, before) if wanted.order == "asc" else (before, after)
-        return 0 if low is None else low, _MOST if high is None else high
+        return 0 if low is None else low, _MAX_NUMBER if high is None else high
 
     # --- grants
 
@@ -328,13 +328,13 @@ class ThingRows:
         after, change = edited(block, edit, grant, origin, now, expect=expect, past=past)
         if change.version != block.version:
             await self.rewrite(number, after)
-            await self._keep(number, change, key, repeated)
+            await self._insert_change(number, change, key, repeated)
         return after
 
-    async def _keep(self, block: int, change: Change, key: str, repeated: bytes | None = None) -> None:
+    async def _insert_change(self, block: int, change: Change, key: str, repeated: bytes | None = None) -> None:
         body = _ENCODER.encode(change)
         row = (block, change.version, change.origin.attempt, key_digest(key), repeated, body)
-        await self.db.execute(_KEEP, *row)
+        await self.db.execute(_INSERT_CHANGE, *row)
 
     async def _past(self, number: int, block: Block, edit: Edit) -> "Callable[[int], Change]":
         """The changes that an edit goes back to."""
@@ -372,24 +372,24 @@ class ThingRows:
 
     async def say(self, which: str, turns: Sequence[Turn], key: str, now: Instant) -> bool:
         agent = await self._speaker(which, lock=True)
-        if not await self.db.fetchval(_SAID, agent, key_digest(key)):
+        if not await self.db.fetchval(_RECORD_KEY, agent, key_digest(key)):
             return False
-        await self.db.executemany(_SAY, [_turn_row(agent, turn, now) for turn in turns])
+        await self.db.executemany(_INSERT_TURN, [_turn_row(agent, turn, now) for turn in turns])
         return True
 
     async def turns(self, which: str, limit: int, before: int | None, *, old: bool) -> list[Turn]:
         agent = await self._speaker(which)
-        place: Sequence[int] = (_MOST, 0)
+        place: Sequence[int] = (_MAX_NUMBER, 0)
         if before is not None:
             place = await self.db.fetchrow(_PLACE, agent, before) or (before, 0)
-        rows = await self.db.fetch(_SHOWN, agent, old, *place, max(0, limit))
+        rows = await self.db.fetch(_LATEST_TURNS, agent, old, *place, max(0, limit))
         return [Turn(*row) for row in reversed(rows)]
 
     async def recall(self, which: str, query: str, wanted: TurnQuery) -> list[Turn]:
         """Without any word to look for: the latest ones that fit."""
         agent = await self._speaker(which)
-        words = list(dict.fromkeys(searchable(query[:_READ]).split()))[:_MOST_WORDS]
-        question = _RECALLED if words else _LATEST_FITTING
+        words = list(dict.fromkeys(searchable(query[:_MAX_QUESTION]).split()))[:_MOST_WORDS]
+        question = _RECALL if words else _RECALL_LATEST
         values = (agent, words, wanted.roles, wanted.start, wanted.end, max(0, wanted.limit))
         rows = await self.db.fetch(question, *values)
         return [Turn(*row) for row in rows]
@@ -400,8 +400,8 @@ class ThingRows:
         check_summary(summary, which, furthest[0])
         if summary.upto <= furthest[1]:
             return False
-        await self.db.execute(_BEHIND, agent, summary.upto)
-        await self.db.executemany(_SAY, [_turn_row(agent, summary, now)])
+        await self.db.execute(_MARK_OLD, agent, summary.upto)
+        await self.db.executemany(_INSERT_TURN, [_turn_row(agent, summary, now)])
         return True
 
     async def reset(self, which: str) -> int:

@@ -3,7 +3,7 @@
 from importlib import resources
 
 from chargehand.errors import Corrupt, Refused, StoreError
-from chargehand.postgres.driver import OLDEST, Connection, in_transaction
+from chargehand.postgres.driver import OLDEST_SERVER, Connection, in_transaction
 from chargehand.store_url import PostgresUrl
 
 _LOCK = 0x4368676D
@@ -31,8 +31,10 @@ async def migrate(connection: Connection, url: PostgresUrl, *, create: bool) -> 
     Refused where there is none yet, and none is to be created.
     """
     server = connection.get_server_version()[0]
-    if server < OLDEST:
-        raise StoreError(f"{url} is PostgreSQL {server}, and chargehand needs {OLDEST} or newer; upgrade the server")
+    if server < OLDEST_SERVER:
+        raise StoreError(
+            f"{url} is PostgreSQL {server}, and chargehand needs {OLDEST_SERVER} or newer; upgrade the server"
+        )
     migrations = scripts()
     latest = len(migrations)
     version = await _version(connection, url, latest=latest)
