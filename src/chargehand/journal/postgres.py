@@ -129,7 +129,7 @@ class PostgresJournal:
 
             return await self._database.write(take)
         except (StoreError, asyncio.CancelledError):
-            # it may hold the run all the same, so the next claim must be able to say: that was me
+            # the claim may have been committed: the next one uses the same holder, so it is recognised
             self._unanswered[run] = holder
             raise
 
@@ -208,7 +208,7 @@ class PostgresJournal:
 
     async def inside(self, run: str) -> list[str]:
         self._check_open()
-        # 0 is what follows the slash
+        # the character after `/` is `0`
         return [row[0] for row in await self._database.fetch(_NESTED_RUNS, f"{run}/", f"{run}0")]
 
     async def _rows(self, which: str, *values: object) -> list[RunRow]:
@@ -255,14 +255,14 @@ class PostgresJournal:
 async def _claim_existing(
     connection: Connection, run: str, holder: str, owner: int, *, new: bool, steal: bool
 ) -> Lease:
-    """Hold a run that is there, if it may be held."""
+    """Claim an existing run, where `check_claim` allows it."""
     row = await connection.fetchrow(_CLAIM_STATUS, run)
     if row is None:
         if new:  # it was deleted a moment ago
             raise Refused(f"run {run!r} is being deleted just now; try again")
         raise RunUnknown(run)
     number, epoch, seq, present, pid, host = row
-    if present != holder:  # else this very claim was written already and its answer lost
+    if present != holder:  # equal: this claim was committed before, and only its reply was lost
         elsewhere = "" if host == socket.gethostname() else host or ""
         check_claim(run, seq=seq, process=pid or 0, new=new, steal=steal, host=elsewhere)
         claimed = await connection.fetchrow(_CLAIM, number, holder, owner)

@@ -26,7 +26,7 @@ _CLEAR = "DELETE FROM route_examples WHERE tenant = current_tenant() AND team = 
 
 
 class PostgresRouteExamples:
-    """The examples of a team in the database of its journal. Those who write of one team go one at a time."""
+    """The examples of a team in the database of its journal. A lock serialises the writers of one team."""
 
     def __init__(self, database: PostgresDatabase, team: str) -> None:
         self._database = database

@@ -30,7 +30,7 @@ from chargehand.postgres.driver import Connection, driver_errors, explain, is_lo
 logger = logging.getLogger(__name__)
 
 STALE: Seconds = 30.0
-"""A process that has not beaten for so long counts as frozen."""
+"""A process without a heartbeat for so long counts as frozen."""
 CHANNEL = "chargehand_entries"
 _MAX_ENTRIES = 2000
 """Entries of one statement."""
@@ -39,7 +39,7 @@ _MAX_NOTICE = 7900  # bytes: PostgreSQL takes 7999
 _LOCK_CLASS = 0x4368676F
 """The first key of the advisory locks of owners; the second is in their row."""
 
-# before the row names it: an owner without its lock counts as dead
+# taken before the row names it, because an owner whose lock is not held counts as dead
 _TAKE_LOCK = """
     WITH next AS MATERIALIZED (SELECT nextval('owner_locks')::int AS lock)
     SELECT lock, pg_advisory_lock($1, lock) FROM next
@@ -114,7 +114,7 @@ class QueuedAppend(Struct, frozen=True, eq=False):
 
 @lru_cache(maxsize=4096)
 def run_digest(run: str) -> str:
-    """What stands for a run in a notice."""
+    """The name of a run in a notice."""
     return blake2b(run.encode(), digest_size=8).hexdigest()
 
 
@@ -189,7 +189,7 @@ class PostgresWriter:
             with self._lock:
                 self._closed = True
                 unanswered = [append.future for append in (*batch, *self._queue)]
-            # an answer once given stays: this is for callers that a bug of ours would leave waiting for ever
+            # futures that are done are skipped: after an unexpected error no caller waits for ever
             answer_futures(
                 (future, StoreError(f"the writer of {self._database.url} has ended")) for future in unanswered
             )
@@ -241,7 +241,7 @@ class PostgresWriter:
                 outcomes.clear()
                 if is_lost(error):
                     self._disconnect()
-                if not attempt and is_repeatable(error):  # it may be that only the answer was lost
+                if not attempt and is_repeatable(error):  # it may be committed, with only the reply lost
                     continue
                 return await self._fail(batch, error)
             else:
@@ -257,7 +257,7 @@ class PostgresWriter:
         return [(append.future, explain(error, self._database.url)) for append in batch]
 
     async def _write(self, batch: list[QueuedAppend]) -> set[int]:
-        """Append what fits; the numbers of the runs where it did."""
+        """Write the appends that match their leases; the numbers of those runs."""
         connection = await self._connected()
         leases = [append.lease for append in batch]
         run_columns = (
@@ -308,7 +308,7 @@ class PostgresWriter:
         return self._connection
 
     async def _register(self, connection: Connection) -> None:
-        await connection.execute("SET plan_cache_mode = force_generic_plan")  # to plan takes as long as to append
+        await connection.execute("SET plan_cache_mode = force_generic_plan")  # planning takes as long as appending
         if not self._synchronous:
             await connection.execute("SET synchronous_commit = off")
         lock = await connection.fetchval(_TAKE_LOCK, _LOCK_CLASS)

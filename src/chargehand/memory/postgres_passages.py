@@ -101,7 +101,7 @@ class StoredArchive(Struct, frozen=True):
 
     @property
     def model(self) -> VectorModel | None:
-        """Whose vectors it has; None while it has none."""
+        """The embedding model of its vectors; None while it has none."""
         return VectorModel(self.handle, self.width) if self.embedded else None
 
 
@@ -121,12 +121,12 @@ def searchable(text: str) -> str:
 
 
 def _mark(kind: str, text: str) -> str:
-    """A word that no text has: the sign is taken out of texts."""
+    """A filter value as a word of the index. It starts with `#`, which `searchable` removes from texts."""
     return f"#{kind}{blake2b(text.encode(errors='surrogatepass'), digest_size=8).hexdigest()}"
 
 
 def _marks(passage: Passage) -> dict[str, str]:
-    """What filters find a passage by, by kind."""
+    """The values of a passage that filters compare, by kind."""
     origin = passage.origin
     texts = {"source": origin.source, "run": origin.run, "task": origin.task, "worker": worker_of(origin)}
     return {kind: text for kind, text in texts.items() if text}
@@ -138,14 +138,14 @@ def _all_marks(archive: int, passage: Passage, tags: Sequence[str]) -> list[str]
 
 
 class Scope(Struct, frozen=True):
-    """An archive within a filter: a question to the word index, and the times between which a passage is made."""
+    """A filter on one archive: a query to the word index, and the first and last time of creation."""
 
     words: str
     start: float
     end: float
 
     def tests(self, first: int) -> str:
-        """What a row of `passage_words` must be, with values from this number on."""
+        """Conditions on a row of `passage_words`; `first` is the number of the first parameter."""
         return f"words @@ ${first}::text::tsquery AND passage_words.created BETWEEN ${first + 1} AND ${first + 2}"
 
     @property
@@ -167,7 +167,7 @@ def scope_of(archive: int, within: Filter = EVERYTHING) -> Scope:
 
 
 class InsertBatch:
-    """Passages to be inserted, beside those that are there already."""
+    """Passages to insert, compared with those that the archive already has."""
 
     def __init__(self, store: StoredArchive, space: str, now: Instant) -> None:
         self.store = store
@@ -177,12 +177,12 @@ class InsertBatch:
         self._by_digest: dict[bytes, str] = {}
         self._taken: set[str] = set()
         self._tags: dict[str, tuple[int, list[str]]] = {}
-        """Of what was there before, by id: its number and its tags."""
+        """The number and the tags of each existing passage, by id."""
         self._joined: dict[str, list[str]] = {}
         self._rows: dict[str, Passage] = {}
 
     async def load(self, db: Connection, passages: Sequence[Passage]) -> None:
-        """What is known of these passages."""
+        """Read the existing passages with the same text, key or id."""
         digests = [passage_digest(passage.text) for passage in passages]
         keys = [_key(passage.origin.key) for passage in passages if passage.origin.key]
         ids = [passage.id for passage in passages if passage.id]
@@ -196,7 +196,7 @@ class InsertBatch:
                     self._by_key[key, part] = which
 
     def add(self, passage: Passage) -> tuple[Inserted, bool]:
-        """What becomes of a passage; and whether it is a call made again, which changes nothing."""
+        """The outcome for a passage, and whether its key was used before: then nothing changes."""
         key = (_key(passage.origin.key), passage.part) if passage.origin.key else None
         if key is not None and key in self._by_key:
             return Inserted(self._by_key[key], new=False), True
@@ -221,7 +221,7 @@ class InsertBatch:
         joined += [tag for tag in dict.fromkeys(tags) if tag not in stored_tags and tag not in joined]
 
     async def write(self, db: Connection) -> int:
-        """How many are new."""
+        """Write the new passages and the added tags; how many passages are new."""
         await db.executemany(_INSERT, [self._row(which, passage) for which, passage in self._rows.items()])
         for which, (number, _) in self._tags.items():
             tags = self._joined.get(which)
@@ -274,7 +274,7 @@ async def insert(
     await batch.load(db, passages)
     inserted: list[Inserted] = []
     embedded: dict[str, int] = {}
-    """By id, which of the vectors is whose. What is known already may have come without one."""
+    """The index of the vector of each passage, by id. An existing passage may still lack its vector."""
     for at, passage in enumerate(passages):
         outcome, is_repeated = batch.add(passage)
         inserted.append(outcome)
@@ -323,7 +323,7 @@ def floats(vector: bytes) -> tuple[float, ...]:
 
 
 async def _prepare_vectors(db: Connection) -> None:
-    """Make the table of vectors with the first of them: without vectors the extension is not needed."""
+    """Create the table of vectors if it is missing. It needs an extension, so it is created with the first vector."""
     if await db.fetchval(_HAS_VECTORS):
         return
     if not await db.fetchval(_HAS_EXTENSION):
@@ -368,7 +368,7 @@ async def passage(db: Connection, space: str, which: str) -> Passage | None:
 
 
 async def by_number(db: Connection, stores: Sequence[StoredArchive], numbers: Sequence[int]) -> dict[int, Passage]:
-    """Those of these archives that are there."""
+    """The passages with these numbers, as far as they exist in these archives."""
     question = f"{_SELECT} WHERE passages.number = ANY($1) AND archive = ANY($2)"
     rows = await db.fetch(question, numbers, [store.number for store in stores])
     return dict(_read(row) for row in rows)

@@ -36,7 +36,7 @@ BUDGET = 1_000
 EXACT = 10_000
 """Vectors that are all compared, in some 6 ms; of more, the index says which are the nearest."""
 _LEAST_SHARE = 20
-"""Under a filter that leaves less than one in so many, the index would look at too many in vain."""
+"""A filter that leaves less than one passage in so many is answered exactly: the index would visit too many."""
 INDEXED_WIDTH = 2_000
 """Dimensions that the index has room for. Wider vectors are all compared."""
 _COUNT = """
@@ -82,7 +82,7 @@ _HAS_INDEX = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)
 
 
 class _Term(Struct, frozen=True):
-    """A term as the word index is asked for it, and how rare it is."""
+    """A term as a query of the word index, weighted by its rarity."""
 
     query: str
     weight: float
@@ -146,7 +146,7 @@ class _Words:
 
 
 async def _similarities(db: Connection, question: Sequence[float], numbers: Sequence[int]) -> dict[int, float]:
-    """How alike each of these is; those without a vector are left out."""
+    """The similarity of each of these passages; those without a vector are left out."""
     if not numbers:
         return {}
     return {number: alike for number, alike in await db.fetch(_SIMILARITY, question, numbers)}  # noqa: C416 - no pairs
@@ -175,7 +175,7 @@ async def _nearest(
 
 
 async def _is_indexed(db: Connection, store: StoredArchive, scope: Scope | None) -> bool:
-    """Whether there are so many vectors to compare that the index is asked for the nearest."""
+    """Whether the index is used: it exists, and there are too many vectors to compare them all."""
     if store.embedded <= EXACT or store.width > INDEXED_WIDTH or not await _has_index(db, store.width):
         return False
     if scope is None:

@@ -44,7 +44,7 @@ from chargehand.memory.things import (
 from chargehand.postgres.driver import Connection, Row
 
 _INDEXED_NAME = 200  # characters of a name by which it is looked up: an index takes no long ones
-_PAGE = 500  # things read at once while those with a text are sought
+_PAGE = 500  # things read at once when they are filtered by text
 _MAX_NUMBER = 2**62
 _LAST_VERSION = 2**31 - 1
 _MOST_WORDS = 64
@@ -86,7 +86,7 @@ _OWNERS = """
     SELECT things.id, access, tainted FROM attachments JOIN things ON things.number = attachments.owner
     WHERE attachments.thing = $1 ORDER BY things.number
 """
-# a row without a thing says that an agent is there
+# a row without a thing: the agent exists and has no grant of its own
 _GRANTS = """
     SELECT agents.id, attachments.thing, access, tainted, '' AS via, 0 AS place FROM things AS agents
     LEFT JOIN attachments ON attachments.owner = agents.number
@@ -117,7 +117,7 @@ _TURN_TESTS = """
     (cardinality($3::text[]) = 0 OR role = ANY($3)) AND ($4::float8 IS NULL OR moment >= $4)
     AND ($5::float8 IS NULL OR moment <= $5)
 """
-# the fewer turns a word finds, the more it says
+# a word that occurs in few turns has a higher weight
 _RECALL = f"""
     WITH asked AS (
         SELECT to_tsquery('chargehand.words', word) AS query, place
@@ -140,12 +140,12 @@ _MARK_OLD = "UPDATE turns SET old = true WHERE agent = $1 AND NOT old AND place 
 
 
 def key_digest(key: str) -> bytes:
-    """Of a key that may be long: an index takes no long ones."""
+    """A digest of a key, which may be too long for an index."""
     return blake2b(key.encode(), digest_size=16).digest()
 
 
 def _columns(thing: Thing) -> tuple[object, ...]:
-    """What is kept of a thing besides its id: what it is found by, and its body."""
+    """The columns of a thing besides its id: kind, name, tags, members, body."""
     tags = list(dict.fromkeys(thing.tags))
     members = list(dict.fromkeys(thing.members)) if isinstance(thing, Group) else list[str]()
     return PREFIXES[type(thing)], name_of(thing)[:_INDEXED_NAME], tags, members, encode_thing(thing)
@@ -296,7 +296,7 @@ class ThingRows:
         return all_attached(agents, existing, grants, things)
 
     async def _grants(self, agents: Sequence[str]) -> tuple[set[str], Grants]:
-        """Those of the agents that are there; and whatever is granted to any of them."""
+        """The agents that exist, and their grants."""
         rows = await self.db.fetch(_GRANTS, self._space, [agent for agent in agents if is_storable(agent)])
         granted = [row for row in rows if row[1] is not None]
         grants = grants_that_count(
@@ -386,7 +386,7 @@ class ThingRows:
         return [Turn(*row) for row in reversed(rows)]
 
     async def recall(self, which: str, query: str, wanted: TurnQuery) -> list[Turn]:
-        """Without any word to look for: the latest ones that fit."""
+        """The turns that match the query best; the latest ones if the query has no words."""
         agent = await self._speaker(which)
         words = list(dict.fromkeys(searchable(query[:_MAX_QUESTION]).split()))[:_MOST_WORDS]
         question = _RECALL if words else _RECALL_LATEST

@@ -26,7 +26,7 @@ _EXCHANGE = """
 
 
 class PostgresLimits:
-    """What all limiters of this process share: a connection, and who is to be told of changes."""
+    """What all limiters of this process share: a connection, and the callbacks for changes."""
 
     def __init__(self, url: PostgresUrl) -> None:
         self._url = url
@@ -37,12 +37,12 @@ class PostgresLimits:
         self.session = 0
 
     def join(self, credential: str, pace: Pace, changed: Callable[[], None]) -> "PostgresLimitMember":
-        """A limiter takes part from now on."""
+        """Add a limiter."""
         self._listeners.setdefault(credential, []).append(changed)
         return PostgresLimitMember(self, credential, pace, changed, next(self._members))
 
     def forget(self, credential: str, changed: Callable[[], None]) -> None:
-        """It is not told of changes any more."""
+        """Remove the callback of a limiter."""
         self._listeners[credential].remove(changed)
 
     async def exchange(self, values: Callable[[int], tuple[object, ...]]) -> LimitGrant:

@@ -280,7 +280,7 @@ class SharedLimiter(Limiter):
             self._told_waiting = False
 
     def _shrink(self) -> bool:
-        """Give up what others should have, as far as no call uses it; whether it was anything."""
+        """Give up unused slots beyond the fair share; whether there were any."""
         if self._grant.fair < 0 or self.allowed <= max(self.active, self._grant.fair):
             return False
         self.allowed = max(self.active, self._grant.fair)

@@ -70,7 +70,7 @@ class PostgresDatabase:
         return await client_thread().run(self._retry(partial(self._use, work)))
 
     async def read(self, work: Callable[[Connection], Awaitable[Outcome]]) -> Outcome:
-        """The work's outcome; all it reads is of one moment."""
+        """The work's outcome; all its statements read one snapshot."""
         attempt = partial(self._transact, work, isolation="repeatable_read", readonly=True)
         return await client_thread().run(self._retry(attempt))
 

@@ -164,7 +164,7 @@ def is_lost(error: BaseException) -> bool:
 
 
 def is_repeatable(error: BaseException) -> bool:
-    """Whether the transaction was undone for a reason that need not come again."""
+    """Whether the transaction was undone for a temporary reason."""
     return is_lost(error) or _state(error) in _REPEATABLE
 
 

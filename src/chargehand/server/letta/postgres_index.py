@@ -21,7 +21,7 @@ from chargehand.server.letta.index import (
 from chargehand.store_url import PostgresUrl
 
 _ENCODER = msgspec.json.Encoder()
-# what is lost with the machine's power is written again from the journal
+# the index can be rebuilt from the journal, so a commit need not wait for the disk
 _NO_WAIT = "SELECT set_config('synchronous_commit', 'off', true)"
 _RUN = """
     INSERT INTO letta_runs (id, name, agent, conversation, created, status, stop, open, background, body)
@@ -39,7 +39,7 @@ _FORGET = "DELETE FROM letta_messages WHERE tenant = current_tenant() AND agent 
 
 
 class _PostgresConditions(Struct):
-    """What listed rows must be like: tests in SQL, and the values that clients sent. An empty value asks nothing."""
+    """Conditions of a listing: tests in SQL, and the values that clients sent. An empty value adds no condition."""
 
     tests: list[str] = field(default_factory=lambda: ["tenant = current_tenant()"])
     values: list[str | list[str]] = field(default_factory=list[str | list[str]])
@@ -92,8 +92,8 @@ class PostgresIndex:
     async def save(self, saved: Sequence[SavedLog]) -> None:
         async def work(db: Connection) -> None:
             await db.fetchval(_NO_WAIT)
-            for log in sorted(saved, key=lambda log: log.log.run):  # the same lock order in every process: no deadlock
-                await self._save_log(db, log)
+            for entry in sorted(saved, key=lambda entry: entry.log.run):  # one lock order for all: no deadlock
+                await self._save_log(db, entry)
 
         await (await self._open()).write(work)
 
