@@ -67,14 +67,6 @@ def parse_store_url(url: StoreUrl) -> Path | PostgresUrl:
     return Path(url)
 
 
-def file_of_url(url: StoreUrl) -> Path:
-    """The SQLite file a URL or a path names; Invalid for any other URL."""
-    place = parse_store_url(url)
-    if isinstance(place, PostgresUrl):
-        raise Invalid(f"{place} is a database of PostgreSQL, and a file is needed here; write {_SQLITE}PATH")
-    return place
-
-
 def postgres_url(url: StoreUrl) -> PostgresUrl:
     """The database a URL names; Invalid for a file."""
     place = parse_store_url(url)
