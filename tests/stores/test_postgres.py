@@ -114,7 +114,7 @@ async def test_a_script_that_fails_leaves_the_schema_as_it_was(
 
 
 async def test_a_server_that_is_too_old_is_refused(postgres_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrations, "OLDEST", 99)
+    monkeypatch.setattr(migrations, "OLDEST_SERVER", 99)
     with pytest.raises(StoreError, match=r"is PostgreSQL \d+, and chargehand needs 99 or newer"):
         await open_database(postgres_url(postgres_store))
 
