@@ -139,8 +139,11 @@ def test_an_extra_of_which_a_part_is_missing_is_named(here: Path, monkeypatch: p
 
 
 def test_the_extra_for_stores_in_postgresql_has_a_line(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_name: str) -> None:
+        return None
+
     assert told("extra cluster").state == "good"
-    monkeypatch.setattr(doctor, "find_spec", lambda _name: None)
+    monkeypatch.setattr(doctor, "find_spec", none)
     line = told("extra cluster")
     assert (line.state, line.message) == ("missing", "not installed (stores in PostgreSQL)")
     assert line.todo.endswith("[cluster]'")
