@@ -67,14 +67,6 @@ def parse_store_url(url: StoreUrl) -> Path | PostgresUrl:
     return Path(url)
 
 
-def file_of_url(url: StoreUrl) -> Path:
-    """The SQLite file a URL or a path names; Invalid for any other URL."""
-    place = parse_store_url(url)
-    if isinstance(place, PostgresUrl):
-        raise Invalid(f"{place} is a database of PostgreSQL, and a file is needed here; write {_SQLITE}PATH")
-    return place
-
-
 def postgres_url(url: StoreUrl) -> PostgresUrl:
     """The database a URL names; Invalid for a file."""
     place = parse_store_url(url)
@@ -84,15 +76,15 @@ def postgres_url(url: StoreUrl) -> PostgresUrl:
 
 
 def _parse_postgres(url: str) -> PostgresUrl:
-    shown = _without_password(url)
+    safe_url = _without_password(url)
     try:
         parts = urlsplit(url)
         fields = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError as error:
-        raise Invalid(f"{shown} is not a URL of PostgreSQL: write postgresql://USER@HOST:PORT/DATABASE") from error
+        raise Invalid(f"{safe_url} is not a URL of PostgreSQL: write postgresql://USER@HOST:PORT/DATABASE") from error
     tenant = dict(fields).get("tenant", FIRST_TENANT)
     if not tenant or "\0" in unquote(url):
-        raise Invalid(f"{shown} names no tenant; leave ?tenant= out, or name one")
+        raise Invalid(f"{safe_url} names no tenant; leave ?tenant= out, or name one")
     driver = urlencode([field for field in fields if field[0] != "tenant"])
     dsn = urlunsplit(("postgresql", parts.netloc, parts.path, driver, ""))
     public = urlencode([field for field in fields if field[0] in ("host", "port")], safe="/")

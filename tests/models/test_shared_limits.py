@@ -11,7 +11,7 @@ from chargehand.errors import StoreError
 from chargehand.models.limits import Pace, Ticket
 from chargehand.models.postgres_limits import PostgresLimits
 from chargehand.models.resolve import Finder
-from chargehand.models.shared_limits import Demand, Grant, SharedLimiter
+from chargehand.models.shared_limits import LimitDemand, LimitGrant, SharedLimiter
 from chargehand.postgres.database import open_database
 from chargehand.store_url import postgres_url
 from tests.models.limited_process import begin, peak, process, spans
@@ -95,18 +95,18 @@ async def test_shares_that_are_asked_for_at_the_same_time_do_not_add_up_to_more(
     pace = Pace(concurrency=50)
 
     async def ask(all_of_it: PostgresLimits) -> int:
-        answers: asyncio.Queue[Grant | StoreError] = asyncio.Queue()
+        answers: asyncio.Queue[LimitGrant | StoreError] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
-        def answered(grant: Grant | StoreError) -> None:
+        def answered(grant: LimitGrant | StoreError) -> None:
             loop.call_soon_threadsafe(answers.put_nowait, grant)
 
         member = all_of_it.join(KEY, pace, lambda: None)
         slots = 0
         for wanted in (7, 9, 30):
-            member.exchange(Demand(slots=slots, active=slots, waiting=wanted), answered)
+            member.exchange(LimitDemand(slots=slots, active=slots, waiting=wanted), answered)
             grant = await answers.get()
-            assert isinstance(grant, Grant), grant
+            assert isinstance(grant, LimitGrant), grant
             slots = grant.slots
         return slots
 

@@ -233,9 +233,9 @@ async def test_a_reader_hears_what_another_process_writes(
     postgres_store: str, other: Other, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if source == "notices":
-        monkeypatch.setattr(postgres_notices, "_LOOK", 600.0)
+        monkeypatch.setattr(postgres_notices, "_QUERY_INTERVAL", 600.0)
     else:
-        monkeypatch.setattr(postgres_notices, "_LOOK", 0.1)
+        monkeypatch.setattr(postgres_notices, "_QUERY_INTERVAL", 0.1)
         monkeypatch.setattr(postgres_notices, "CHANNEL", "another")
     assert other.hear() == "open"
     async with opened_journal(postgres_store) as journal:
@@ -250,7 +250,7 @@ async def test_a_reader_hears_what_another_process_writes(
 async def test_a_reader_goes_on_after_the_server_was_restarted(
     postgres: PostgresServer, postgres_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_notices, "_LOOK", 0.2)
+    monkeypatch.setattr(postgres_notices, "_QUERY_INTERVAL", 0.2)
     async with opened_journal(postgres_store) as writing, opened_journal(postgres_store) as journal:
         lease = await begin(writing, "r")
         reader = Feed(journal).subscribe("r")

@@ -224,7 +224,7 @@ async def _request(team: BackgroundTeam, journal: Journal, agent: Agent, due: Du
     )
 
 
-class TurnRecord(Struct, frozen=True, tag_field="kind", tag="turn", omit_defaults=True):
+class BackgroundTurn(Struct, frozen=True, tag_field="kind", tag="turn", omit_defaults=True):
     """One turn, as a background worker reads it."""
 
     request: str
@@ -233,19 +233,19 @@ class TurnRecord(Struct, frozen=True, tag_field="kind", tag="turn", omit_default
     """What was missing."""
 
 
-async def read_turn(journal: Journal, run: str, room: int) -> TurnRecord:
+async def read_turn(journal: Journal, run: str, room: int) -> BackgroundTurn:
     """One turn, cut to so many characters at most; of the gaps, the first few."""
     try:
         entries = await journal.read(run)
     except (StoreError, RunUnknown) as error:  # a damaged one must not keep the others from being read
-        return TurnRecord(f"(the turn {run} cannot be read: {error})", "")
+        return BackgroundTurn(f"(the turn {run} cannot be read: {error})", "")
     state = replay(entries)
     answer = fallback_answer(state) if state.answer is None else own_words(decode_value(state.answer))
     if not answer:
         values = [result.value for result in results(state) if result.value is not None]
         answer = "\n\n".join(own_words(decode_value(value)) for value in values)
     gaps = () if state.ended is None else state.ended.gaps
-    return TurnRecord(
+    return BackgroundTurn(
         request=_cut(state.requested.goal, int(room * _REQUEST_SHARE)),
         answer=_cut(answer, int(room * _ANSWER_SHARE)),
         gaps=tuple(_cut(gap.message, room // 50) for gap in gaps[:_MAX_GAPS]),

@@ -288,8 +288,8 @@ def _missing_of(run: str, name: str, state: RunState, end: ev.RunEnded) -> Missi
         gaps.append(_outwards(run, name, gap))
         if not gap.run:
             task = state.tasks.get(gap.task)
-            asked = "" if task is None else task.task.instruction.partition("\n")[0].rstrip(". ")
-            instruction = f"{_short(asked, _LONGEST // 2)}: " if asked else ""
+            instruction_line = "" if task is None else task.task.instruction.partition("\n")[0].rstrip(". ")
+            instruction = f"{_short(instruction_line, _LONGEST // 2)}: " if instruction_line else ""
             parts.append(f"{instruction}{gap.message}")
     for task_id in state.partial:
         missing = state.tasks[task_id].missing

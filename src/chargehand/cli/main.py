@@ -111,7 +111,7 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
         super().add_usage(usage, [action for action in actions if not action.option_strings], [], prefix)
 
     def add_argument(self, action: argparse.Action) -> None:
-        """All but `--help`: whoever reads this has found it."""
+        """All but `--help`, which has just been used."""
         if action.dest != "help":
             super().add_argument(action)
 
@@ -254,8 +254,8 @@ def _describe_error(error: ChargehandError, options: Namespace) -> str:
     if isinstance(error, RunUnknown):
         return f"{error}; those there are: {list_runs}"
     if isinstance(error, OutputLost):
-        kept = "what the command was to change is changed"
-        return f"{error}; {f'runs are kept: {list_runs}' if options.verb in _KEEPS_RUNS else kept}"
+        outcome = "what the command was to change is changed"
+        return f"{error}; {f'runs are kept: {list_runs}' if options.verb in _KEEPS_RUNS else outcome}"
     if not isinstance(error, PlanInvalid):
         return str(error)
     file = str(values.get("plan") or values.get("source") or values.get("file") or "the plan")

@@ -43,6 +43,7 @@ from chargehand.sqlite.connection import Examined
 from chargehand.store_url import PostgresUrl
 
 _EXTRAS = {
+    "cluster": (("asyncpg",), "stores in PostgreSQL"),
     "local": (("xllamacpp", "numpy", "onnxruntime"), "language models and embeddings on this machine"),
     "providers": (("pydantic_ai",), "providers besides OpenAI and Anthropic"),
     "server": (("starlette", "uvicorn", "httptools", "python_multipart"), "chargehand serve"),
@@ -124,8 +125,8 @@ def _look_around(journal: Path | PostgresUrl, team: str | None, memory: Path | N
     except Invalid as error:
         description = error
     # a model with a password in it cannot be used, as the line of the team says: it is shown nowhere
-    shown = [name for name in models if ":" in name and HIDDEN not in without_secrets(name)]
-    return Surroundings(journal, usual, description, folder, tuple(dict.fromkeys(shown)))
+    handles = [name for name in models if ":" in name and HIDDEN not in without_secrets(name)]
+    return Surroundings(journal, usual, description, folder, tuple(dict.fromkeys(handles)))
 
 
 # --- programs

@@ -60,12 +60,12 @@ def load_team(
 def store_of_team(path: File | str | None = None) -> PostgresUrl | None:
     """The database that a team file names for all stores; None where it names none, or cannot be read."""
     try:
-        found = find_team(path)
-        if found.how == "bundled" or "store" not in found.file.read_text(encoding="utf-8"):
+        team_file = find_team(path)
+        if team_file.how == "bundled" or "store" not in team_file.file.read_text(encoding="utf-8"):
             return None
-        written = read_source(found.file).data.get("store")
+        written = read_source(team_file.file).data.get("store")
         return postgres_url(written) if isinstance(written, str) and written else None
-    except (Invalid, OSError, UnicodeDecodeError):  # whoever needs the team hears what is wrong with it
+    except (Invalid, OSError, UnicodeDecodeError):  # loading the team reports what is wrong with it
         return None
 
 

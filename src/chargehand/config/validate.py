@@ -101,9 +101,9 @@ class _Fitting(Struct):
         for key, item in table.items():
             if key in fields:
                 fitted[key] = self.read(item, fields[key].type, (*path, key))
-        kept = {key: item for key, item in fitted.items() if item is not _WRONG}
-        is_whole = all(name in kept for name, field in fields.items() if field.required)
-        return kept if is_whole or not path else _WRONG
+        valid = {key: item for key, item in fitted.items() if item is not _WRONG}
+        is_whole = all(name in valid for name, field in fields.items() if field.required)
+        return valid if is_whole or not path else _WRONG
 
 
 def _wants_number(kind: inspect.Type) -> bool:

@@ -175,12 +175,12 @@ def check(budget: Budget) -> None:
         if cap is not None and not 0 <= cap < inf:  # also NaN
             raise Invalid(f"budget.{name} is {cap!r}; a cap is a number, zero or more, or left out for none")
     for name in ("tokens", "micros", "calls"):
-        kept = getattr(budget.floor, name)
+        floor = getattr(budget.floor, name)
         cap = getattr(budget, name)
-        if kept < 0:
-            raise Invalid(f"budget.floor.{name} is {kept}; what is kept back is zero or more")
-        if cap is not None and kept > cap:
-            raise Invalid(f"budget.floor.{name} keeps {kept} of a cap of {cap}; lower the floor or raise the cap")
+        if floor < 0:
+            raise Invalid(f"budget.floor.{name} is {floor}; what is kept back is zero or more")
+        if cap is not None and floor > cap:
+            raise Invalid(f"budget.floor.{name} keeps {floor} of a cap of {cap}; lower the floor or raise the cap")
 
 
 class Ledger(Struct, gc=False):

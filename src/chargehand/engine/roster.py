@@ -135,11 +135,11 @@ def best_fit(agents: Sequence[Agent], text: str) -> str:
     }
     wanted = set(stems(text[:_MATCHED_LENGTH]))
     if len(agents) > 1:
-        wanted -= {word for word in wanted if all(word in known for known in words.values())}
+        wanted -= {word for word in wanted if all(word in agent_words for agent_words in words.values())}
     best = ""
     best_score = 0
-    for name, known in words.items():
-        score = len(wanted & known)
+    for name, agent_words in words.items():
+        score = len(wanted & agent_words)
         if score > best_score:
             best = name
             best_score = score

@@ -42,8 +42,8 @@ def answer_until(state: RunState) -> Instant:
 def time_cap(state: RunState) -> CapReached:
     """The time of the run as a cap that was reached: when no more tasks were begun. Waiting does not count."""
     limit = max(0.0, state.requested.deadline - state.waited - state.began)
-    kept = state.requested.deadline - work_until(state)
-    return CapReached("time", limit, limit - kept, kept=kept)
+    reserved = state.requested.deadline - work_until(state)
+    return CapReached("time", limit, limit - reserved, kept=reserved)
 
 
 def inputs(state: RunState, progress: Progress) -> tuple[Input, ...]:

@@ -1,6 +1,6 @@
 """A journal in PostgreSQL: one tenant's runs, for any number of processes on any number of hosts.
 
-Large bodies lie in their rows. What a claim holds, and how a dead process is known, is `postgres_writer`'s business.
+Large bodies are in their rows. `postgres_writer` has appends, claims' owners and how a dead process is recognised.
 """
 
 import asyncio
@@ -37,23 +37,23 @@ from chargehand.sqlite.connection import Durability, Examined
 from chargehand.store_url import PostgresUrl
 
 _Outcome = TypeVar("_Outcome")
-_FEW = 200
-"""So many entries are decoded at once; more of them in a thread, because it takes a while."""
+_DECODED_INLINE = 200
+"""Up to so many entries are decoded in the event loop, more in a thread."""
 _BATCH = 100
 """How many runs are deleted in one transaction."""
 
 _BEGIN = """
     INSERT INTO runs (run, epoch, seq, holder, owner) VALUES ($1, 1, 0, $2, $3) ON CONFLICT DO NOTHING RETURNING number
 """
-_STAND = f"""
+_CLAIM_STATUS = f"""
     SELECT runs.number, runs.epoch, runs.seq, runs.holder, owners.pid, owners.host FROM runs
     LEFT JOIN owners ON owners.number = runs.owner AND owners.number IN ({LIVING})
     WHERE runs.tenant = current_tenant() AND runs.run = $1 FOR UPDATE OF runs
 """  # noqa: S608 - of our own words
-_HOLD = "UPDATE runs SET epoch = epoch + 1, holder = $2, owner = $3 WHERE number = $1 RETURNING epoch, seq"
-_FREE = "UPDATE runs SET holder = NULL, owner = NULL WHERE number = $1 AND run = $2 AND epoch = $3"
-_FIND = "SELECT number, epoch, seq FROM runs WHERE tenant = current_tenant() AND run = $1 AND seq > 0"
-_AFTER = """
+_CLAIM = "UPDATE runs SET epoch = epoch + 1, holder = $2, owner = $3 WHERE number = $1 RETURNING epoch, seq"
+_RELEASE = "UPDATE runs SET holder = NULL, owner = NULL WHERE number = $1 AND run = $2 AND epoch = $3"
+_FIND = "SELECT number, seq FROM runs WHERE tenant = current_tenant() AND run = $1 AND seq > 0"
+_ENTRIES_AFTER = """
     SELECT seq, at, epoch, type, version, body, '', crc FROM entries WHERE run = $1 AND seq > $2 AND seq <= $3
     ORDER BY seq
 """
@@ -71,7 +71,7 @@ _NAMES = """
     SELECT run FROM runs WHERE tenant = current_tenant() AND run >= $1 AND starts_with(run, $1) AND seq > 0
     ORDER BY number DESC
 """
-_INSIDE = """
+_NESTED_RUNS = """
     SELECT run FROM runs WHERE tenant = current_tenant() AND run > $1 AND run < $2 AND seq > 0 ORDER BY run
 """
 _DELETE = f"""
@@ -116,7 +116,7 @@ class PostgresJournal:
 
     async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         check_name(run)
-        owner = self._written_by().owner
+        owner = self._need_writer().owner
         holder = self._unanswered.pop(run, None) or secrets.token_hex(8)
         try:
             if new:
@@ -125,18 +125,18 @@ class PostgresJournal:
                     return Lease(run=run, epoch=1, seq=0, number=begun[0][0])
 
             async def take(connection: Connection) -> Lease:
-                return await _take(connection, run, holder, owner, new=new, steal=steal)
+                return await _claim_existing(connection, run, holder, owner, new=new, steal=steal)
 
             return await self._database.write(take, idempotent=True)
         except (StoreError, asyncio.CancelledError):
-            # it may hold the run all the same, so the next claim must be able to say: that was me
+            # the claim may have been committed: the next one uses the same holder, so it is recognised
             self._unanswered[run] = holder
             raise
 
     async def append(self, lease: Lease, entries: Sequence[Entry]) -> None:
         if not entries:
             return
-        writer = self._written_by()
+        writer = self._need_writer()
         check_numbers(lease.run, entries)
         rows = [stored_entry(lease, entry, encode(entry.event)) for entry in entries]
         ends = isinstance(entries[-1].event, RunEnded)
@@ -148,7 +148,7 @@ class PostgresJournal:
         if lease.released:
             return
         try:
-            await self._database.fetch(_FREE, lease.number, lease.run, lease.epoch)
+            await self._database.fetch(_RELEASE, lease.number, lease.run, lease.epoch)
         except Fenced:
             return
 
@@ -165,18 +165,19 @@ class PostgresJournal:
         self._check_open()
         start = max(after, 0)
 
-        async def work(connection: Connection) -> tuple[Row, list[Row]]:
-            stand = await connection.fetchrow(_FIND, run)
-            if stand is None:
+        async def work(connection: Connection) -> tuple[int, list[Row]]:
+            row = await connection.fetchrow(_FIND, run)
+            if row is None:
                 raise RunUnknown(run)
+            number, last = row
             # entries up to this number were committed with it, so they are all there
-            return stand, await connection.fetch(_AFTER, stand[0], start, stand[2])
+            return last, await connection.fetch(_ENTRIES_AFTER, number, start, last)
 
-        stand, rows = await self._database.use(work)
-        if len(rows) > _FEW:
-            readable = await asyncio.to_thread(_decode, run, start, stand, rows)
+        last, rows = await self._database.use(work)
+        if len(rows) > _DECODED_INLINE:
+            readable = await asyncio.to_thread(_decode, run, start, last, rows)
         else:
-            readable = _decode(run, start, stand, rows)
+            readable = _decode(run, start, last, rows)
         if readable.damage is not None and not await self._database.fetch(_FIND, run):
             raise RunUnknown(run)  # it was deleted meanwhile
         return readable
@@ -207,8 +208,8 @@ class PostgresJournal:
 
     async def inside(self, run: str) -> list[str]:
         self._check_open()
-        # 0 is what follows the slash
-        return [row[0] for row in await self._database.fetch(_INSIDE, f"{run}/", f"{run}0")]
+        # the character after `/` is `0`
+        return [row[0] for row in await self._database.fetch(_NESTED_RUNS, f"{run}/", f"{run}0")]
 
     async def _rows(self, which: str, *values: object) -> list[RunRow]:
         self._check_open()
@@ -232,9 +233,9 @@ class PostgresJournal:
         deleted: set[str] = set()
         for begin in range(0, len(runs), _BATCH):
             deleted |= {row[0] for row in await self._database.fetch(_DELETE, list(runs[begin : begin + _BATCH]))}
-        known = {row.run for row in await self.runs()}
-        held = tuple(run for run in runs if run not in deleted and run in known)
-        return Pruned(runs=tuple(run for run in runs if run in deleted), held=held, blobs=0, bytes=0)
+        existing = {row.run for row in await self.runs()}
+        claimed = tuple(run for run in runs if run not in deleted and run in existing)
+        return Pruned(runs=tuple(run for run in runs if run in deleted), held=claimed, blobs=0, bytes=0)
 
     async def close(self) -> None:
         """Write what has queued up, then release what is held."""
@@ -248,33 +249,34 @@ class PostgresJournal:
         if self._closed:
             raise StoreError(f"{self._database.url} was closed; open it again")
 
-    def _written_by(self) -> PostgresWriter:
+    def _need_writer(self) -> PostgresWriter:
         self._check_open()
         if self._writer is None:
             raise StoreError(f"{self._database.url} was opened to read; open it to write")
         return self._writer
 
 
-async def _take(connection: Connection, run: str, holder: str, owner: int, *, new: bool, steal: bool) -> Lease:
-    """Hold a run that is there, if it may be held."""
-    row = await connection.fetchrow(_STAND, run)
+async def _claim_existing(
+    connection: Connection, run: str, holder: str, owner: int, *, new: bool, steal: bool
+) -> Lease:
+    """Claim an existing run, where `check_claim` allows it."""
+    row = await connection.fetchrow(_CLAIM_STATUS, run)
     if row is None:
         if new:  # it was deleted a moment ago
             raise Refused(f"run {run!r} is being deleted just now; try again")
         raise RunUnknown(run)
     number, epoch, seq, present, pid, host = row
-    if present != holder:  # else this very claim was written already and its answer lost
+    if present != holder:  # equal: this claim was committed before, and only its reply was lost
         elsewhere = "" if host == socket.gethostname() else host or ""
         check_claim(run, seq=seq, process=pid or 0, new=new, steal=steal, host=elsewhere)
-        held = await connection.fetchrow(_HOLD, number, holder, owner)
-        assert held is not None, "its row is locked"
-        epoch, seq = held
+        claimed = await connection.fetchrow(_CLAIM, number, holder, owner)
+        assert claimed is not None, "its row is locked"
+        epoch, seq = claimed
     return Lease(run=run, epoch=epoch, seq=seq, number=number)
 
 
-def _decode(run: str, after: int, stand: Row, rows: Iterable[Row]) -> Readable:
-    """The entries in these rows, up to the first that cannot be read."""
-    last = stand[2]
+def _decode(run: str, after: int, last: int, rows: Iterable[Row]) -> Readable:
+    """The entries in these rows, up to the first that cannot be read; `last` is the number of the run's last entry."""
     entries: list[Entry] = []
     expected = after
     try:
@@ -298,16 +300,16 @@ def _no_blob(blob: str) -> bytes:
 
 
 def _run_row(row: Row) -> RunRow:
-    number, run, epoch, seq, held = row[:5]
+    number, run, epoch, seq, is_held = row[:5]
     try:
-        first = _end(run, 1, row[5:13])
-        last = _end(run, seq, row[13:21])
+        first = _verify_end(run, 1, row[5:13])
+        last = _verify_end(run, seq, row[13:21])
     except Corrupt as error:
-        return RunRow(run, number=number, seq=seq, held=held, damage=str(error))
-    return RunRow(run, number=number, seq=seq, epoch=epoch, held=held, first=first, last=last)
+        return RunRow(run, number=number, seq=seq, held=is_held, damage=str(error))
+    return RunRow(run, number=number, seq=seq, epoch=epoch, held=is_held, first=first, last=last)
 
 
-def _end(run: str, seq: int, row: Row) -> Entry:
+def _verify_end(run: str, seq: int, row: Row) -> Entry:
     if row[0] is None:
         raise damaged(run, seq, "is missing")
     return _verify(run, seq, row)
@@ -342,32 +344,32 @@ class PostgresJournalStore:
         return await PostgresJournal.open(self._url, durability=durability, create=create)
 
     def read(self, run: str, *, after: int) -> list[Entry]:
-        return self._ask(lambda journal: journal.read(run, after=after))
+        return self._with_reader(lambda journal: journal.read(run, after=after))
 
     def read_readable(self, run: str) -> Readable:
-        return self._ask(lambda journal: journal.read_readable(run))
+        return self._with_reader(lambda journal: journal.read_readable(run))
 
     def row(self, run: str) -> RunRow:
-        return self._ask(lambda journal: journal.row(run))
+        return self._with_reader(lambda journal: journal.row(run))
 
     def latest(self, *, before: int, limit: int) -> list[RunRow]:
-        return self._ask(lambda journal: journal.latest(before=before, limit=limit))
+        return self._with_reader(lambda journal: journal.latest(before=before, limit=limit))
 
     def names(self, prefix: str) -> list[str]:
-        return self._ask(lambda journal: journal.names(prefix))
+        return self._with_reader(lambda journal: journal.names(prefix))
 
     def inside(self, run: str) -> list[str]:
-        return self._ask(lambda journal: journal.inside(run))
+        return self._with_reader(lambda journal: journal.inside(run))
 
     def runs(self) -> list[RunRow]:
-        return self._ask(lambda journal: journal.runs())
+        return self._with_reader(lambda journal: journal.runs())
 
     def prune(self, runs: Sequence[str]) -> Pruned:
-        return self._ask(lambda journal: journal.prune(runs))
+        return self._with_reader(lambda journal: journal.prune(runs))
 
     def examine(self) -> Examined:
         try:
-            self._ask(lambda journal: journal.latest(before=1, limit=1))
+            self._with_reader(lambda journal: journal.latest(before=1, limit=1))
         except Corrupt as error:
             return Examined("newer" if error.newer else "damaged", str(error))
         except StoreError as error:
@@ -382,7 +384,7 @@ class PostgresJournalStore:
     def restore(self, backup: Path) -> BackedUp:
         raise Refused(f"{self._url} is restored as a whole, by the means of PostgreSQL: psql --file {backup} URL")
 
-    def _ask(self, question: Callable[[PostgresJournal], Awaitable[_Outcome]]) -> _Outcome:
+    def _with_reader(self, question: Callable[[PostgresJournal], Awaitable[_Outcome]]) -> _Outcome:
         async def work() -> _Outcome:
             return await question(await PostgresJournal.open_reader(self._url))
 

@@ -1,4 +1,4 @@
-"""What other processes write, told to those who follow a run: one notice a commit, and a look every few seconds.
+"""Notifies followers of a run about entries that other processes write: one notice a commit, and a regular query.
 
 A notice may be lost with the connection. So the last entries of the runs that are followed are also asked for, when the
 connection is made and then every five seconds.
@@ -8,6 +8,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from msgspec import Struct
 
@@ -18,16 +19,16 @@ from chargehand.postgres.database import PostgresDatabase
 from chargehand.postgres.driver import Connection, driver_errors, explain
 
 logger = logging.getLogger(__name__)
-_LOOK: Seconds = 5.0
+_QUERY_INTERVAL: Seconds = 5.0
 _LONGEST_PAUSE: Seconds = 5.0
 _SEQS = "SELECT run, seq FROM runs WHERE tenant = current_tenant() AND run = ANY ($1::text[])"
 
 
 class _Follower(Struct, frozen=True, eq=False):
-    """Who is told that a run was written, in which event loop."""
+    """A callback for entries of a run, and the event loop it is called in."""
 
     run: str
-    heard: Callable[[], None]
+    on_entries: Callable[[], None]
     loop: asyncio.AbstractEventLoop
 
 
@@ -46,16 +47,16 @@ class PostgresNotices:
         self._is_listening = False
         self._closed = asyncio.Event()
 
-    def subscribe(self, run: str, heard: Callable[[], None]) -> Callable[[], None]:
-        """Have `heard` called in this event loop when a run may have been written; the result ends it."""
-        follower = _Follower(run, heard, asyncio.get_running_loop())
+    def subscribe(self, run: str, on_entries: Callable[[], None]) -> Callable[[], None]:
+        """Have `on_entries` called in this event loop when a run may have been written; the result ends it."""
+        follower = _Follower(run, on_entries, asyncio.get_running_loop())
         with self._lock:
             self._followers.setdefault(run_digest(run), set()).add(follower)
             begins = not self._is_listening
             self._is_listening = True
         if begins:
             client_thread().spawn(self._listen())
-        return lambda: self._forget(follower)
+        return partial(self._forget, follower)
 
     def _forget(self, follower: _Follower) -> None:
         digest = run_digest(follower.run)
@@ -82,13 +83,13 @@ class PostgresNotices:
             connection: Connection | None = None
             try:
                 connection = await self._database.connect()
-                await connection.add_listener(CHANNEL, self._hear)
+                await connection.add_listener(CHANNEL, self._on_notice)
                 pause = 0.1
                 while not self._closed.is_set():
-                    await self._look(connection)
-                    await self._pause(_LOOK)
+                    await self._query_seqs(connection)
+                    await self._pause(_QUERY_INTERVAL)
             except driver_errors() as error:
-                logger.info("nobody listens for a moment: %s", explain(error, self._database.url))
+                logger.info("notices of other processes are interrupted: %s", explain(error, self._database.url))
             finally:
                 if connection is not None:
                     connection.terminate()
@@ -102,24 +103,24 @@ class PostgresNotices:
         except TimeoutError:
             return
 
-    async def _look(self, connection: Connection) -> None:
-        """Tell of runs that were written since the last look."""
+    async def _query_seqs(self, connection: Connection) -> None:
+        """Notify the followers of runs that were written since the last query."""
         runs = list(self.runs)
         for run, seq in await connection.fetch(_SEQS, runs) if runs else ():
             if self._seqs.get(run) != seq:
                 self._seqs[run] = seq
-                self._tell([run_digest(run)])
+                self._notify([run_digest(run)])
 
-    def _hear(self, _connection: Connection, process: int, _channel: str, payload: str) -> None:
+    def _on_notice(self, _connection: Connection, process: int, _channel: str, payload: str) -> None:
         tenant, *digests = payload.split(" ")
         if tenant == str(self._database.tenant) and not self._is_own(process):
-            self._tell(digests if digests != ["*"] else list(self._followers))
+            self._notify(digests if digests != ["*"] else list(self._followers))
 
-    def _tell(self, digests: Iterable[str]) -> None:
+    def _notify(self, digests: Iterable[str]) -> None:
         with self._lock:
             followers = [follower for digest in digests for follower in self._followers.get(digest, ())]
         for follower in followers:
             try:
-                follower.loop.call_soon_threadsafe(follower.heard)
+                follower.loop.call_soon_threadsafe(follower.on_entries)
             except RuntimeError:
                 logger.debug("the event loop of a follower of %s is closed", follower.run)

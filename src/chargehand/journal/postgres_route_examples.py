@@ -27,7 +27,7 @@ _CLEAR = "DELETE FROM route_examples WHERE tenant = current_tenant() AND team = 
 
 
 class PostgresRouteExamples:
-    """The examples of a team in the database of its journal. Those who write of one team go one at a time."""
+    """The examples of a team in the database of its journal. A lock serialises the writers of one team."""
 
     def __init__(self, database: PostgresDatabase, team: str) -> None:
         self._database = database
@@ -46,7 +46,8 @@ class PostgresRouteExamples:
                 await db.execute(_REFUTE, self.team, example.worker, shorten_request(example.request))
             for example in right:
                 request = shorten_request(example.request)
-                await db.execute(_CONFIRM, self.team, run, source, example.worker, request, example.at)
+                row = (self.team, run, source, example.worker, request, example.at)
+                await db.execute(_CONFIRM, *row)
                 await db.execute(_TRIM, self.team, example.worker, source, MAX_EXAMPLES)
 
         await self._database.write(work)

@@ -1,8 +1,9 @@
-"""What an opened journal keeps in PostgreSQL: its row among the owners, and the connection that carries all appends.
+"""The writer of an opened journal: its row among the owners, and the connection that carries all appends.
 
 Appends of many runs that wait at the same moment go with one statement and one commit. The connection holds a lock
 that ends with it, and beats: a run can be claimed from a process that is dead at once, from one that is frozen when its
-beat is stale. After a restart of the server nobody holds a lock: those who beat shortly before have time to return.
+beat is stale. After a restart of the server no process holds its lock; a process whose beat is recent still counts as
+alive, so it has time to reconnect.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from chargehand.postgres.driver import Connection, driver_errors, explain, is_lo
 logger = logging.getLogger(__name__)
 
 STALE: Seconds = 30.0
-"""A process that has not beaten for so long counts as frozen."""
+"""A process without a heartbeat for so long counts as frozen."""
 CHANNEL = "chargehand_entries"
 _MAX_ENTRIES = 2000
 """Entries of one statement."""
@@ -38,13 +39,13 @@ _MAX_NOTICE = 7900  # bytes: PostgreSQL takes 7999
 _LOCK_CLASS = 0x4368676F
 """The first key of the advisory locks of owners; the second is in their row."""
 
-# before the row names it: an owner without its lock counts as dead
+# taken before the row names it, because an owner whose lock is not held counts as dead
 _TAKE_LOCK = """
     WITH next AS MATERIALIZED (SELECT nextval('owner_locks')::int AS lock)
     SELECT lock, pg_advisory_lock($1, lock) FROM next
 """
 _REGISTER = "INSERT INTO owners (pid, host, lock, beat) VALUES ($1, $2, $3, clock_timestamp()) RETURNING number"
-_RETURN = "UPDATE owners SET lock = $2, beat = clock_timestamp() WHERE number = $1 RETURNING number"
+_REGISTER_AGAIN = "UPDATE owners SET lock = $2, beat = clock_timestamp() WHERE number = $1 RETURNING number"
 _BEAT = "UPDATE owners SET beat = clock_timestamp() WHERE number = $1"
 LIVING = f"""
     SELECT number FROM owners WHERE beat > clock_timestamp() - interval '{STALE} s' AND (
@@ -62,7 +63,7 @@ _FORGET_DEAD = f"""
     )
     UPDATE runs SET holder = NULL, owner = NULL WHERE owner IN (SELECT number FROM dead)
 """  # noqa: S608 - as above
-_LEAVE = """
+_UNREGISTER = """
     WITH gone AS (DELETE FROM owners WHERE number = $1)
     UPDATE runs SET holder = NULL, owner = NULL WHERE owner = $1
 """
@@ -90,14 +91,14 @@ _APPEND = """
     )
     SELECT array_agg(number), pg_notify($15, $16) FROM moved
 """
-_STAND = "SELECT epoch, seq, holder IS NOT NULL, ended FROM runs WHERE tenant = current_tenant() AND run = $1"
-_BETWEEN = """
+_RUN_POSITION = "SELECT epoch, seq, holder IS NOT NULL, ended FROM runs WHERE tenant = current_tenant() AND run = $1"
+_ENTRIES_BETWEEN = """
     SELECT seq, at, epoch, type, version, body, '', crc FROM entries WHERE run = $1 AND seq BETWEEN $2 AND $3
     ORDER BY seq
 """
 
 
-class Append(Struct, frozen=True, eq=False):
+class QueuedAppend(Struct, frozen=True, eq=False):
     """Entries that wait to be written, and the future of their caller."""
 
     lease: Lease
@@ -113,7 +114,7 @@ class Append(Struct, frozen=True, eq=False):
 
 @lru_cache(maxsize=4096)
 def run_digest(run: str) -> str:
-    """What stands for a run in a notice."""
+    """The name of a run in a notice."""
     return blake2b(run.encode(), digest_size=8).hexdigest()
 
 
@@ -131,7 +132,7 @@ class PostgresWriter:
         self._synchronous = synchronous
         self._connection: Connection | None = None
         self._lock = threading.Lock()
-        self._queue: deque[Append] = deque()
+        self._queue: deque[QueuedAppend] = deque()
         self._arrived = asyncio.Event()
         self._stopped = asyncio.Event()
         self._closed = False
@@ -150,7 +151,7 @@ class PostgresWriter:
             if self._closed:
                 raise StoreError(f"{self._database.url} was closed; open it again")
             is_first = not self._queue
-            self._queue.append(Append(lease, rows, ends, future))
+            self._queue.append(QueuedAppend(lease, rows, ends, future))
         if is_first:
             client_thread().loop.call_soon_threadsafe(self._arrived.set)
         return future
@@ -172,24 +173,26 @@ class PostgresWriter:
     # --- the loop
 
     async def _serve(self) -> None:
-        batch: list[Append] = []
+        batch: list[QueuedAppend] = []
         try:
             while True:
                 await self._wait()
-                batch = self._take()
+                batch = self._next_batch()
                 if batch:
                     answer_futures(await self._commit(batch))
                 elif self._closed:
-                    await self._leave()
+                    await self._unregister()
                     return
                 if self._until_beat() <= 0:
                     await self._beat()
         finally:
             with self._lock:
                 self._closed = True
-                left = [append.future for append in (*batch, *self._queue)]
-            # an answer once given stays: this is for callers that a bug of ours would leave waiting for ever
-            answer_futures((future, StoreError(f"the writer of {self._database.url} has ended")) for future in left)
+                unanswered = [append.future for append in (*batch, *self._queue)]
+            # futures that are done are skipped: after an unexpected error no caller waits for ever
+            answer_futures(
+                (future, StoreError(f"the writer of {self._database.url} has ended")) for future in unanswered
+            )
             if self._connection is not None:
                 self._connection.terminate()
             self._stopped.set()
@@ -205,10 +208,10 @@ class PostgresWriter:
             return
         self._arrived.clear()
 
-    def _take(self) -> list[Append]:
-        """What waits, one append of each run: a repeated one follows with the next batch."""
-        batch: dict[int, Append] = {}
-        later: list[Append] = []
+    def _next_batch(self) -> list[QueuedAppend]:
+        """Appends from the queue, one for each run; a second append of a run stays for the next batch."""
+        batch: dict[int, QueuedAppend] = {}
+        later: list[QueuedAppend] = []
         entries = 0
         size = 0
         with self._lock:
@@ -225,20 +228,20 @@ class PostgresWriter:
 
     # --- appends
 
-    async def _commit(self, batch: list[Append]) -> list[tuple["asyncio.Future[None]", object]]:
-        """What became of each: None, or its error. One that does not fit does not fail its mates."""
+    async def _commit(self, batch: list[QueuedAppend]) -> list[tuple["asyncio.Future[None]", object]]:
+        """The outcome of each append: None, or its error. One that does not fit does not fail the others."""
         outcomes: list[tuple[asyncio.Future[None], object]] = []
         for attempt in range(2):
             try:
                 moved = await self._write(batch)
                 for append in batch:
-                    outcome = None if append.lease.number in moved else await self._look(append)
+                    outcome = None if append.lease.number in moved else await self._check_unwritten(append)
                     outcomes.append((append.future, outcome))
             except driver_errors() as error:
                 outcomes.clear()
                 if is_lost(error):
                     self._disconnect()
-                if not attempt and is_repeatable(error):  # it may be that only the answer was lost
+                if not attempt and is_repeatable(error):  # it may be committed, with only the reply lost
                     continue
                 return await self._fail(batch, error)
             else:
@@ -246,54 +249,46 @@ class PostgresWriter:
                 return outcomes
         return outcomes
 
-    async def _fail(self, batch: list[Append], error: Exception) -> list[tuple["asyncio.Future[None]", object]]:
+    async def _fail(self, batch: list[QueuedAppend], error: Exception) -> list[tuple["asyncio.Future[None]", object]]:
         explained = explain(error, self._database.url)
         if len(batch) > 1 and not isinstance(explained, StoreUnavailable):
             return [outcome for append in batch for outcome in await self._commit([append])]
         self.trouble = str(explained) if isinstance(explained, StoreUnavailable) else ""
         return [(append.future, explain(error, self._database.url)) for append in batch]
 
-    async def _write(self, batch: list[Append]) -> set[int]:
-        """Append what fits; the numbers of the runs where it did."""
+    async def _write(self, batch: list[QueuedAppend]) -> set[int]:
+        """Write the appends that match their leases; the numbers of those runs."""
         connection = await self._connected()
         leases = [append.lease for append in batch]
-        rows = [(append.lease.number, *row) for append in batch for row in append.rows]
-        run, seq, at, epoch, kind, version, body, _, crc = zip(*rows, strict=True)
-        answer = await connection.fetchrow(
-            _APPEND,
+        run_columns = (
             [lease.number for lease in leases],
             [lease.run for lease in leases],
             [lease.epoch for lease in leases],
             [append.rows[0][0] - 1 for append in batch],
             [append.rows[-1][0] for append in batch],
             [append.ends for append in batch],
-            run,
-            seq,
-            at,
-            epoch,
-            kind,
-            version,
-            body,
-            crc,
-            CHANNEL,
-            notice_of(self._database.tenant, (lease.run for lease in leases)),
         )
+        rows = [(append.lease.number, *row) for append in batch for row in append.rows]
+        run, seq, at, epoch, kind, version, body, _, crc = zip(*rows, strict=True)
+        entry_columns = (run, seq, at, epoch, kind, version, body, crc)
+        notice = notice_of(self._database.tenant, (lease.run for lease in leases))
+        answer = await connection.fetchrow(_APPEND, *run_columns, *entry_columns, CHANNEL, notice)
         assert answer is not None, "an aggregate has a row"
         return set(answer[0] or ())
 
-    async def _look(self, append: Append) -> Exception | None:
+    async def _check_unwritten(self, append: QueuedAppend) -> Exception | None:
         """Why an append does not fit; None if it was written before."""
         connection = await self._connected()
         lease = append.lease
         first = append.rows[0][0]
         last = append.rows[-1][0]
-        epoch, seq, is_held, has_ended = await connection.fetchrow(_STAND, lease.run) or (0, 0, False, False)
+        epoch, seq, is_held, has_ended = await connection.fetchrow(_RUN_POSITION, lease.run) or (0, 0, False, False)
         was_released_by_end = has_ended and last <= seq
         if epoch != lease.epoch or not (is_held or was_released_by_end):
             return fenced(lease.run, lease.epoch)
         if seq < last:
             return misfit(lease.run, seq, first)
-        stored = await connection.fetch(_BETWEEN, lease.number, first, last)
+        stored = await connection.fetch(_ENTRIES_BETWEEN, lease.number, first, last)
         if [tuple(row) for row in stored] != list(append.rows):
             return differs(lease.run, first)
         return None
@@ -313,12 +308,12 @@ class PostgresWriter:
         return self._connection
 
     async def _register(self, connection: Connection) -> None:
-        await connection.execute("SET plan_cache_mode = force_generic_plan")  # to plan takes as long as to append
+        await connection.execute("SET plan_cache_mode = force_generic_plan")  # planning takes as long as appending
         if not self._synchronous:
             await connection.execute("SET synchronous_commit = off")
         lock = await connection.fetchval(_TAKE_LOCK, _LOCK_CLASS)
-        known = await connection.fetchval(_RETURN, self.owner, lock) if self.owner else None
-        if known is None:
+        returned = await connection.fetchval(_REGISTER_AGAIN, self.owner, lock) if self.owner else None
+        if returned is None:
             await connection.execute(_FORGET_DEAD)
             self.owner = await connection.fetchval(_REGISTER, os.getpid(), socket.gethostname(), lock)
         self._beaten = asyncio.get_running_loop().time()
@@ -332,9 +327,8 @@ class PostgresWriter:
         return self._beaten + STALE / 3 - asyncio.get_running_loop().time()
 
     async def _beat(self) -> None:
-        self._beaten = (
-            asyncio.get_running_loop().time()
-        )  # also of one that fails: it is not tried again without a pause
+        # set before the beat: one that fails is not tried again without a pause
+        self._beaten = asyncio.get_running_loop().time()
         try:
             connection = await self._connected()
             await connection.execute(_BEAT, self.owner)
@@ -344,10 +338,10 @@ class PostgresWriter:
             self.trouble = str(explain(error, self._database.url))
             logger.warning("no beat: %s", self.trouble)
 
-    async def _leave(self) -> None:
+    async def _unregister(self) -> None:
         try:
             connection = await self._connected()
-            await connection.execute(_LEAVE, self.owner)
+            await connection.execute(_UNREGISTER, self.owner)
             await connection.close(timeout=STALE / 10)
         except driver_errors() as error:
-            logger.info("a journal was closed without a word to its server: %s", explain(error, self._database.url))
+            logger.info("a journal was closed without telling its server: %s", explain(error, self._database.url))

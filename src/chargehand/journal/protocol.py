@@ -184,8 +184,8 @@ AppendNow: TypeAlias = Callable[[Lease, Sequence[Entry]], None]
 class Notices(Protocol):
     """Tells of what other processes write to a journal."""
 
-    def subscribe(self, run: str, heard: Callable[[], None]) -> Callable[[], None]:
-        """Have `heard` called in this event loop when a run may have been written; the result ends it."""
+    def subscribe(self, run: str, on_entries: Callable[[], None]) -> Callable[[], None]:
+        """Have `on_entries` called in this event loop when a run may have been written; the result ends it."""
         ...
 
 

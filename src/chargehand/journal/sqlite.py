@@ -137,7 +137,7 @@ class SqliteJournal:
     append_now = None
     """Every append waits for a commit."""
     notices = None
-    """A file tells nobody."""
+    """A file sends no notices."""
 
     def __init__(self, use: _RunUse, file: _OpenFile) -> None:
         self._use = use
@@ -377,16 +377,16 @@ class SqliteFile:
     def prune(self, runs: Sequence[str]) -> Pruned:
         """Delete these runs, but for those that a living process drives."""
         deleted: list[str] = []
-        held: list[str] = []
+        claimed: list[str] = []
         references: set[str] = set()
         with self._maintaining() as connection:
             for begin in range(0, len(runs), _BATCH):
                 with _transaction(connection):
                     for run in runs[begin : begin + _BATCH]:
-                        self._delete(connection, run, deleted=deleted, held=held, references=references)
+                        self._delete(connection, run, deleted=deleted, claimed=claimed, references=references)
             with _transaction(connection):
                 sizes = self._delete_blobs(connection, references)
-        return Pruned(runs=tuple(deleted), held=tuple(held), blobs=len(sizes), bytes=sum(sizes))
+        return Pruned(runs=tuple(deleted), held=tuple(claimed), blobs=len(sizes), bytes=sum(sizes))
 
     def back_up(self, target: Path) -> BackedUp:
         """A copy of a journal and its blobs, as of one moment. Refused if the target exists."""
@@ -432,11 +432,11 @@ class SqliteFile:
             raise explain(error, self._path) from error
 
     def _delete(
-        self, connection: sqlite3.Connection, run: str, *, deleted: list[str], held: list[str], references: set[str]
+        self, connection: sqlite3.Connection, run: str, *, deleted: list[str], claimed: list[str], references: set[str]
     ) -> None:
         row = connection.execute(_HELD, (run,)).fetchone()
         if row is not None and is_locked(locks_of(self._path) / row[0]):
-            held.append(run)
+            claimed.append(run)
             return
         references.update(reference for (reference,) in connection.execute(_REFERENCES, (run,)).fetchall())
         connection.execute(_DELETE_ENTRIES, (run,))

@@ -1,4 +1,4 @@
-"""A catalog in a database of PostgreSQL, as one tenant sees it. The rows are elsewhere."""
+"""A `Catalog` in PostgreSQL, for one tenant. The statements are in `postgres_things` and `postgres_passages`."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,10 +31,12 @@ from chargehand.memory.catalog import (
 from chargehand.memory.conversations import Role, Turn
 from chargehand.memory.edits import check_text
 from chargehand.memory.passages import check_question_model
-from chargehand.memory.postgres_passages import Holding
+from chargehand.memory.postgres_passages import InsertBatch, StoredArchive
 from chargehand.memory.postgres_search import build_index_later, search
-from chargehand.memory.postgres_things import ThingQuery, ThingRows
+from chargehand.memory.postgres_things import ThingRows
 from chargehand.memory.things import (
+    ThingQuery,
+    TurnQuery,
     check_archive_grant,
     check_names,
     check_turns,
@@ -50,7 +52,7 @@ from chargehand.store_url import PostgresUrl
 Outcome = TypeVar("Outcome")
 
 
-class _Opened(Struct):
+class _SharedState(Struct):
     """What all spaces of an opened catalog share."""
 
     database: PostgresDatabase
@@ -61,8 +63,8 @@ class _Opened(Struct):
 class PostgresCatalog:
     """`await PostgresCatalog.open(url)` gives one; `close` lets it go, with all its spaces."""
 
-    def __init__(self, opened: _Opened, space: str, *, root: bool = True) -> None:
-        self._opened = opened
+    def __init__(self, shared: _SharedState, space: str, *, root: bool = True) -> None:
+        self._shared = shared
         self._space = space
         self._root = root
 
@@ -71,28 +73,28 @@ class PostgresCatalog:
         cls, url: PostgresUrl, *, space: str = "default", clock: Callable[[], Instant] = time.time
     ) -> "PostgresCatalog":
         check_text(space)
-        return cls(_Opened(await open_database(url), clock), space)
+        return cls(_SharedState(await open_database(url), clock), space)
 
     def of(self, space: str) -> "PostgresCatalog":
         check_text(space)
-        return PostgresCatalog(self._opened, space, root=False)
+        return PostgresCatalog(self._shared, space, root=False)
 
     async def close(self) -> None:
-        """Connections are the process's, so nothing is let go of; but nothing more is read or written."""
+        """Refuse further reads and writes. The connections belong to the process and stay open."""
         if self._root:
-            self._opened.is_closed = True
+            self._shared.is_closed = True
 
     @property
     def _database(self) -> PostgresDatabase:
-        if self._opened.is_closed:
+        if self._shared.is_closed:
             raise Refused("this catalog is closed; open it again")
-        return self._opened.database
+        return self._shared.database
 
     async def _read(self, work: Callable[[ThingRows], Awaitable[Outcome]]) -> Outcome:
         return await self._database.read(lambda db: work(self._rows(db)))
 
     async def _ask(self, work: Callable[[ThingRows], Awaitable[Outcome]]) -> Outcome:
-        """For work whose statements need not be of one moment."""
+        """Like `_read`, without a snapshot: each statement sees what is committed by then."""
         return await self._database.use(lambda db: work(self._rows(db)))
 
     async def _write(self, work: Callable[[ThingRows], Awaitable[Outcome]], *, idempotent: bool = False) -> Outcome:
@@ -105,12 +107,12 @@ class PostgresCatalog:
 
     async def add(self, thing: Kept, origin: Origin = PERSON) -> Kept:
         brought = bool(thing.id)
-        added, first = new_thing(thing, origin, self._opened.clock())
+        added, first = new_thing(thing, origin, self._shared.clock())
         await self._write(lambda rows: rows.add(added, first, origin.key, brought=brought), idempotent=not brought)
         return decode_thing(type(thing), encode_thing(added))
 
     async def add_agent(self, agent: Profile, own: Sequence[Block], attached: Sequence[str], grant: Grant) -> Profile:
-        now = self._opened.clock()
+        now = self._shared.clock()
         added, _ = new_thing(agent, PERSON, now)
         blocks = [new_thing(block, PERSON, now) for block in own]
 
@@ -118,7 +120,7 @@ class PostgresCatalog:
             await rows.add(added, None, "", brought=True)
             for block, first in blocks:
                 await rows.add(block, first, "", brought=True)
-            for which in sorted(attached):  # in one order: two who lock the same blocks do not wait for each other
+            for which in sorted(attached):  # the same lock order in every process: no deadlock
                 await rows.attach(added.id, which, grant)
 
         await self._write(work)
@@ -146,7 +148,7 @@ class PostgresCatalog:
 
     async def change(self, thing: Kept, *, expect: Instant | None = None) -> Kept:
         check_names(thing)
-        now = self._opened.clock()
+        now = self._shared.clock()
         return await self._write(lambda rows: rows.change(thing, now, expect))
 
     async def delete(self, kind: type[Thing], which: str) -> bool:
@@ -155,7 +157,7 @@ class PostgresCatalog:
     async def tags(self, kind: type[Thing]) -> dict[str, int]:
         return await self._ask(lambda rows: rows.tags(kind))
 
-    # --- who may use what
+    # --- grants
 
     async def attach(self, owner: str, thing: str, grant: Grant) -> None:
         await self._write(lambda rows: rows.attach(owner, thing, grant), idempotent=True)
@@ -179,7 +181,7 @@ class PostgresCatalog:
     ) -> Block:
         check_text("".join(origin.texts))
         key = origin.key or new_key()
-        now = self._opened.clock()
+        now = self._shared.clock()
         return await self._write(
             lambda rows: rows.edit(block, edit, origin, key=key, agent=agent, expect=expect, now=now), idempotent=True
         )
@@ -201,20 +203,12 @@ class PostgresCatalog:
         handle: str = "",
         agent: str = "",
     ) -> list[Inserted]:
-        now = self._opened.clock()
+        now = self._shared.clock()
 
-        async def work(rows: ThingRows, existing: Archive, store: Holding) -> list[Inserted]:
+        async def work(rows: ThingRows, existing: Archive, store: StoredArchive) -> list[Inserted]:
             await _check_grant(rows, existing, store, agent, adds=True)
-            return await passage_rows.insert(
-                db=rows.db,
-                store=store,
-                space=self._space,
-                archive=existing,
-                passages=passages,
-                vectors=vectors,
-                handle=handle,
-                now=now,
-            )
+            batch = InsertBatch(store, self._space, now)
+            return await passage_rows.insert(rows.db, batch, existing, passages, vectors=vectors, handle=handle)
 
         return await self._change(archive, work)
 
@@ -230,12 +224,13 @@ class PostgresCatalog:
         agent: str = "",
     ) -> list[Hit]:
         async def work(rows: ThingRows) -> list[Hit]:
-            asked = await rows.archives(archives)
-            for archive, store in asked:
+            searched = await rows.archives(archives)
+            for archive, store in searched:
                 await _check_grant(rows, archive, store, agent)
                 if vector is not None:
                     check_question_model(archive, handle, store.model)
-            return await search(rows.db, [store for _, store in asked], query, vector, within, limit)
+            stores = [store for _, store in searched]
+            return await search(rows.db, stores, query=query, vector=vector, within=within, limit=limit)
 
         return await self._ask(work)
 
@@ -256,7 +251,7 @@ class PostgresCatalog:
         return await self._change(archive, lambda rows, _, store: passage_rows.forget(rows.db, store, ids))
 
     async def count(self, archive: str) -> tuple[int, int]:
-        async def work(_db: Connection, store: Holding) -> tuple[int, int]:
+        async def work(_db: Connection, store: StoredArchive) -> tuple[int, int]:
             return store.passages, store.embedded
 
         return await self._look(archive, work)
@@ -270,15 +265,17 @@ class PostgresCatalog:
             lambda rows, existing, store: passage_rows.add_vectors(rows.db, store, existing, vectors, handle),
         )
 
-    async def _look(self, archive: str, work: Callable[[Connection, Holding], Awaitable[Outcome]]) -> Outcome:
+    async def _look(self, archive: str, work: Callable[[Connection, StoredArchive], Awaitable[Outcome]]) -> Outcome:
         async def inside(rows: ThingRows) -> Outcome:
             ((_, store),) = await rows.archives([archive])
             return await work(rows.db, store)
 
         return await self._read(inside)
 
-    async def _change(self, archive: str, work: Callable[[ThingRows, Archive, Holding], Awaitable[Outcome]]) -> Outcome:
-        async def inside(rows: ThingRows) -> tuple[Outcome, Holding]:
+    async def _change(
+        self, archive: str, work: Callable[[ThingRows, Archive, StoredArchive], Awaitable[Outcome]]
+    ) -> Outcome:
+        async def inside(rows: ThingRows) -> tuple[Outcome, StoredArchive]:
             ((existing, store),) = await rows.archives([archive], lock=True)
             outcome = await work(rows, existing, store)
             ((_, changed),) = await rows.archives([archive])
@@ -295,7 +292,7 @@ class PostgresCatalog:
 
     async def say(self, agent: str, turns: Sequence[Turn], *, key: str = "") -> bool:
         check_turns(turns, key)
-        now = self._opened.clock()
+        now = self._shared.clock()
         said_under = key or new_key()
         return await self._write(lambda rows: rows.say(agent, turns, said_under, now))
 
@@ -312,11 +309,12 @@ class PostgresCatalog:
         end: Instant | None = None,
         limit: int = 5,
     ) -> list[Turn]:
-        return await self._read(lambda rows: rows.recall(agent, query, roles=roles, start=start, end=end, limit=limit))
+        wanted = TurnQuery(roles=roles, start=start, end=end, limit=limit)
+        return await self._read(lambda rows: rows.recall(agent, query, wanted))
 
     async def summarise(self, agent: str, summary: Turn) -> bool:
         check_text(summary.text)
-        now = self._opened.clock()
+        now = self._shared.clock()
         return await self._write(lambda rows: rows.summarise(agent, summary, now))
 
     async def reset(self, agent: str) -> int:
@@ -336,7 +334,9 @@ class PostgresCatalog:
             build_index_later(self._database, store)
 
 
-async def _check_grant(rows: ThingRows, archive: Archive, store: Holding, agent: str, *, adds: bool = False) -> None:
+async def _check_grant(
+    rows: ThingRows, archive: Archive, store: StoredArchive, agent: str, *, adds: bool = False
+) -> None:
     """Refused for what an agent may not do; not checked for callers that are no agents."""
     if agent:
         check_archive_grant(archive, agent, await rows.granted(store.number, agent, PERSON), adds=adds)

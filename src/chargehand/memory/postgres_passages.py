@@ -1,6 +1,6 @@
 """Passages of archives in PostgreSQL: rows, filters, inserting, listing, deleting. Searching has a module of its own.
 
-Every function runs within a transaction of the caller. Whoever writes has locked the archive.
+Every function runs within a transaction of the caller. Functions that write expect the archive to be locked.
 """
 
 import struct
@@ -35,12 +35,12 @@ from chargehand.memory.things import key_digest
 from chargehand.postgres.driver import Connection, Row
 from chargehand.text.words import WORD
 
-WIDEST = 16_000  # dimensions that the type `vector` has room for
-_READ = 500_000  # characters of a passage that are found by words
-_MOST = 2**62
+MAX_DIMENSIONS = 16_000  # dimensions that the type `vector` has room for
+_MAX_INDEXED = 500_000  # characters of a passage that are found by words
+_MAX_NUMBER = 2**62
 _VECTORS_LOCK = 0x43686776
 
-_COUNTED = """
+_ADD_COUNTS = """
     INSERT INTO holdings (archive, passages, embedded) VALUES ($1, $2, $3) ON CONFLICT (archive)
     DO UPDATE SET passages = holdings.passages + excluded.passages, embedded = holdings.embedded + excluded.embedded
 """
@@ -48,9 +48,9 @@ _SELECT = """
     SELECT passages.number, things.id, passages.id, text, passages.tags, metadata, origin, created, document, part
     FROM passages JOIN things ON things.number = passages.archive
 """
-_LISTED = f"{_SELECT} WHERE archive = $1 AND passages.number > $2 AND passages.number < $3"
+_LIST = f"{_SELECT} WHERE archive = $1 AND passages.number > $2 AND passages.number < $3"
 _WITHIN = " AND passages.number IN (SELECT passage FROM passage_words WHERE {tests})"
-_KNOWN = """
+_EXISTING = """
     SELECT number, id, digest, key, part, archive, tags FROM passages
     WHERE (archive = $1 AND (digest = ANY($2) OR key = ANY($3)))
     OR (tenant = current_tenant() AND space = $4 AND id = ANY($5))
@@ -90,8 +90,8 @@ _COUNT_VECTORS = """
 """
 
 
-class Holding(Struct, frozen=True):
-    """An archive as it is kept here."""
+class StoredArchive(Struct, frozen=True):
+    """The row of an archive: its number, the model of its vectors, and how many passages and vectors it has."""
 
     archive: str
     number: int
@@ -102,7 +102,7 @@ class Holding(Struct, frozen=True):
 
     @property
     def model(self) -> VectorModel | None:
-        """Whose vectors it has; None while it has none."""
+        """The embedding model of its vectors; None while it has none."""
         return VectorModel(self.handle, self.width) if self.embedded else None
 
 
@@ -122,31 +122,31 @@ def searchable(text: str) -> str:
 
 
 def _mark(kind: str, text: str) -> str:
-    """A word that no text has: the sign is taken out of texts."""
+    """A filter value as a word of the index. It starts with `#`, which `searchable` removes from texts."""
     return f"#{kind}{blake2b(text.encode(errors='surrogatepass'), digest_size=8).hexdigest()}"
 
 
 def _marks(passage: Passage) -> dict[str, str]:
-    """What filters find a passage by, by kind."""
+    """The values of a passage that filters compare, by kind."""
     origin = passage.origin
-    given = {"source": origin.source, "run": origin.run, "task": origin.task, "worker": worker_of(origin)}
-    return {kind: text for kind, text in given.items() if text}
+    texts = {"source": origin.source, "run": origin.run, "task": origin.task, "worker": worker_of(origin)}
+    return {kind: text for kind, text in texts.items() if text}
 
 
 def _all_marks(archive: int, passage: Passage, tags: Sequence[str]) -> list[str]:
-    named = [_mark(kind, text) for kind, text in _marks(passage).items()]
-    return [f"#{archive}", *named, *(_mark("tag", tag) for tag in tags)]
+    origin_marks = [_mark(kind, text) for kind, text in _marks(passage).items()]
+    return [f"#{archive}", *origin_marks, *(_mark("tag", tag) for tag in tags)]
 
 
 class Scope(Struct, frozen=True):
-    """An archive within a filter: a question to the word index, and the times between which a passage is made."""
+    """A filter on one archive: a query to the word index, and the first and last time of creation."""
 
     words: str
     start: float
     end: float
 
     def tests(self, first: int) -> str:
-        """What a row of `passage_words` must be, with values from this number on."""
+        """Conditions on a row of `passage_words`; `first` is the number of the first parameter."""
         return f"words @@ ${first}::text::tsquery AND passage_words.created BETWEEN ${first + 1} AND ${first + 2}"
 
     @property
@@ -155,8 +155,8 @@ class Scope(Struct, frozen=True):
 
 
 def scope_of(archive: int, within: Filter = EVERYTHING) -> Scope:
-    named = {"source": within.source, "run": within.run, "task": within.task, "worker": within.worker}
-    parts = [f"'#{archive}'", *(f"'{_mark(kind, text)}'" for kind, text in named.items() if text)]
+    wanted = {"source": within.source, "run": within.run, "task": within.task, "worker": within.worker}
+    parts = [f"'#{archive}'", *(f"'{_mark(kind, text)}'" for kind, text in wanted.items() if text)]
     tags = [f"'{_mark('tag', tag)}'" for tag in dict.fromkeys(within.tags)]
     if tags:
         parts.append(f"({(' & ' if within.tag_match == 'all' else ' | ').join(tags)})")
@@ -167,41 +167,37 @@ def scope_of(archive: int, within: Filter = EVERYTHING) -> Scope:
 # --- inserting
 
 
-class _Batch:
-    """Passages to be inserted, beside those that are there already."""
+class InsertBatch:
+    """Passages to insert, compared with those that the archive already has."""
 
-    def __init__(self, store: Holding, space: str, now: Instant) -> None:
-        self._store = store
+    def __init__(self, store: StoredArchive, space: str, now: Instant) -> None:
+        self.store = store
         self._space = space
         self._now = now
         self._by_key: dict[tuple[bytes, int], str] = {}
         self._by_digest: dict[bytes, str] = {}
         self._taken: set[str] = set()
         self._tags: dict[str, tuple[int, list[str]]] = {}
-        """Of what was there before, by id: its number and its tags."""
+        """The number and the tags of each existing passage, by id."""
         self._joined: dict[str, list[str]] = {}
         self._rows: dict[str, Passage] = {}
 
     async def load(self, db: Connection, passages: Sequence[Passage]) -> None:
-        """What is known of these passages."""
-        rows = await db.fetch(
-            _KNOWN,
-            self._store.number,
-            [passage_digest(passage.text) for passage in passages],
-            [key_digest(passage.origin.key) for passage in passages if passage.origin.key],
-            self._space,
-            [passage.id for passage in passages if passage.id],
-        )
+        """Read the existing passages with the same text, key or id."""
+        digests = [passage_digest(passage.text) for passage in passages]
+        keys = [key_digest(passage.origin.key) for passage in passages if passage.origin.key]
+        ids = [passage.id for passage in passages if passage.id]
+        rows = await db.fetch(_EXISTING, self.store.number, digests, keys, self._space, ids)
         for number, which, digest, key, part, archive, tags in rows:
             self._taken.add(which)
-            if archive == self._store.number:
+            if archive == self.store.number:
                 self._by_digest[digest] = which
                 self._tags[which] = (number, list(tags))
                 if key is not None:
                     self._by_key[key, part] = which
 
     def add(self, passage: Passage) -> tuple[Inserted, bool]:
-        """What becomes of a passage; and whether it is a call made again, which changes nothing."""
+        """The outcome for a passage, and whether its key was used before: then nothing changes."""
         key = (key_digest(passage.origin.key), passage.part) if passage.origin.key else None
         if key is not None and key in self._by_key:
             return Inserted(self._by_key[key], new=False), True
@@ -221,12 +217,12 @@ class _Batch:
         return Inserted(which, new=True), False
 
     def _join(self, which: str, tags: Sequence[str]) -> None:
-        held = self._tags[which][1] if which in self._tags else list[str]()
+        stored_tags = self._tags[which][1] if which in self._tags else list[str]()
         joined = self._joined.setdefault(which, [])
-        joined += [tag for tag in dict.fromkeys(tags) if tag not in held and tag not in joined]
+        joined += [tag for tag in dict.fromkeys(tags) if tag not in stored_tags and tag not in joined]
 
     async def write(self, db: Connection) -> int:
-        """How many are new."""
+        """Write the new passages and the added tags; how many passages are new."""
         await db.executemany(_INSERT, [self._row(which, passage) for which, passage in self._rows.items()])
         for which, (number, _) in self._tags.items():
             tags = self._joined.get(which)
@@ -238,7 +234,7 @@ class _Batch:
     def _row(self, which: str, passage: Passage) -> tuple[object, ...]:
         tags = self._joined[which]
         return (
-            self._store.number,
+            self.store.number,
             self._space,
             which,
             passage.text,
@@ -250,53 +246,45 @@ class _Batch:
             passage.document,
             passage.part,
             key_digest(passage.origin.key) if passage.origin.key else None,
-            searchable(passage.text[:_READ]),
-            _all_marks(self._store.number, passage, tags),
+            searchable(passage.text[:_MAX_INDEXED]),
+            _all_marks(self.store.number, passage, tags),
         )
 
 
 async def insert(
     db: Connection,
-    store: Holding,
-    space: str,
+    batch: InsertBatch,
     archive: Archive,
     passages: Sequence[Passage],
+    *,
     vectors: Sequence[bytes] | None,
     handle: str,
-    now: Instant,
 ) -> list[Inserted]:
+    store = batch.store
     if not passages:
         return []
     check_passages(passages)
     if vectors is not None:
         check_vectors(archive, passages, vectors, handle, store.model)
     units = [] if vectors is None else [unit for unit, _ in unit_vectors(vectors)]
-    return await write_passages(
-        db=db, store=store, space=space, passages=passages, units=dict(enumerate(units)), handle=handle, now=now
-    )
+    return await write_passages(db, batch, passages, units=dict(enumerate(units)), handle=handle)
 
 
 async def write_passages(
-    db: Connection,
-    store: Holding,
-    space: str,
-    passages: Sequence[Passage],
-    units: Mapping[int, bytes],
-    handle: str,
-    now: Instant,
+    db: Connection, batch: InsertBatch, passages: Sequence[Passage], *, units: Mapping[int, bytes], handle: str
 ) -> list[Inserted]:
     """Passages that were checked, with vectors of length one, each by the place of its passage."""
-    batch = _Batch(store, space, now)
+    store = batch.store
     await batch.load(db, passages)
     inserted: list[Inserted] = []
     embedded: dict[str, int] = {}
-    """By id, which of the vectors is whose. What is known already may have come without one."""
+    """The index of the vector of each passage, by id. An existing passage may still lack its vector."""
     for at, passage in enumerate(passages):
         outcome, is_repeated = batch.add(passage)
         inserted.append(outcome)
         if not is_repeated:
             embedded.setdefault(outcome.id, at)
-    await db.execute(_COUNTED, store.number, await batch.write(db), 0)
+    await db.execute(_ADD_COUNTS, store.number, await batch.write(db), 0)
     await _write_vectors(db, store, {which: units[at] for which, at in embedded.items() if at in units}, handle)
     return inserted
 
@@ -305,27 +293,29 @@ async def write_passages(
 
 
 async def add_vectors(
-    db: Connection, store: Holding, archive: Archive, vectors: Mapping[str, bytes], handle: str
+    db: Connection, store: StoredArchive, archive: Archive, vectors: Mapping[str, bytes], handle: str
 ) -> int:
     """Give passages their vectors, by id; how many took one."""
     if not store.passages or not vectors:
         return 0
-    given = list(vectors.values())
-    check_model(archive, VectorModel(handle, width_of(given)), store.model)
-    units = [unit for unit, _ in unit_vectors(given)]
+    sent = list(vectors.values())
+    check_model(archive, VectorModel(handle, width_of(sent)), store.model)
+    units = [unit for unit, _ in unit_vectors(sent)]
     return await _write_vectors(db, store, dict(zip(vectors, units, strict=True)), handle)
 
 
-async def _write_vectors(db: Connection, store: Holding, units: Mapping[str, bytes], handle: str) -> int:
+async def _write_vectors(db: Connection, store: StoredArchive, units: Mapping[str, bytes], handle: str) -> int:
     if not units:
         return 0
     width = len(next(iter(units.values()))) // 4
-    if width > WIDEST:
-        raise Invalid(f"vectors of {width} dimensions; PostgreSQL keeps at most {WIDEST}: use another embedding model")
+    if width > MAX_DIMENSIONS:
+        raise Invalid(
+            f"vectors of {width} dimensions; PostgreSQL keeps at most {MAX_DIMENSIONS}: use another embedding model"
+        )
     await _prepare_vectors(db)
     rows = await db.fetch(_UNEMBEDDED, store.number, [which for which in units if is_storable(which)])
     await db.executemany(_EMBED, [(number, store.number, width, floats(units[which])) for which, number in rows])
-    await db.execute(_COUNTED, store.number, 0, len(rows))
+    await db.execute(_ADD_COUNTS, store.number, 0, len(rows))
     await db.execute(_MODEL, store.number, handle, width)
     return len(rows)
 
@@ -336,7 +326,7 @@ def floats(vector: bytes) -> tuple[float, ...]:
 
 
 async def _prepare_vectors(db: Connection) -> None:
-    """Make the table of vectors with the first of them: without vectors the extension is not needed."""
+    """Create the table of vectors if it is missing. It needs an extension, so it is created with the first vector."""
     if await db.fetchval(_HAS_VECTORS):
         return
     if not await db.fetchval(_HAS_EXTENSION):
@@ -352,10 +342,10 @@ async def _prepare_vectors(db: Connection) -> None:
 
 
 async def passages(
-    db: Connection, store: Holding, within: Filter, after: str, limit: int, order: Order
+    db: Connection, store: StoredArchive, within: Filter, after: str, limit: int, order: Order
 ) -> list[Passage]:
     low = 0
-    high = _MOST
+    high = _MAX_NUMBER
     if after:
         place = "SELECT number FROM passages WHERE archive = $1 AND id = $2"
         passed = await db.fetchval(place, store.number, after) if is_storable(after) else None
@@ -364,10 +354,11 @@ async def passages(
         low, high = (passed, high) if order == "asc" else (low, passed)
     scope = scope_of(store.number, within)
     tests = _WITHIN.format(tests=scope.tests(5)) if within else ""
-    values = scope.values if within else ()
+    filter_values = scope.values if within else ()
     direction = "ASC" if order == "asc" else "DESC"
-    question = f"{_LISTED}{tests} ORDER BY passages.number {direction} LIMIT $4"
-    rows = await db.fetch(question, store.number, low, high, max(0, limit), *values)
+    question = f"{_LIST}{tests} ORDER BY passages.number {direction} LIMIT $4"
+    values = (store.number, low, high, max(0, limit), *filter_values)
+    rows = await db.fetch(question, *values)
     return [_read(row)[1] for row in rows]
 
 
@@ -379,19 +370,19 @@ async def passage(db: Connection, space: str, which: str) -> Passage | None:
     return None if row is None else _read(row)[1]
 
 
-async def by_number(db: Connection, stores: Sequence[Holding], numbers: Sequence[int]) -> dict[int, Passage]:
-    """Those of these archives that are there."""
+async def by_number(db: Connection, stores: Sequence[StoredArchive], numbers: Sequence[int]) -> dict[int, Passage]:
+    """The passages with these numbers, as far as they exist in these archives."""
     question = f"{_SELECT} WHERE passages.number = ANY($1) AND archive = ANY($2)"
     rows = await db.fetch(question, numbers, [store.number for store in stores])
     return dict(_read(row) for row in rows)
 
 
-async def unembedded(db: Connection, store: Holding, limit: int) -> list[Passage]:
+async def unembedded(db: Connection, store: StoredArchive, limit: int) -> list[Passage]:
     if store.passages == store.embedded:
         return []
     bare = _WITHOUT_VECTOR if store.embedded else ""
-    question = f"{_LISTED}{bare} ORDER BY passages.number LIMIT $4"
-    rows = await db.fetch(question, store.number, 0, _MOST, max(0, limit))
+    question = f"{_LIST}{bare} ORDER BY passages.number LIMIT $4"
+    rows = await db.fetch(question, store.number, 0, _MAX_NUMBER, max(0, limit))
     return [_read(row)[1] for row in rows]
 
 
@@ -414,10 +405,10 @@ def _read(row: Row) -> tuple[int, Passage]:
 # --- deleting
 
 
-async def forget(db: Connection, store: Holding, ids: Sequence[str]) -> int:
+async def forget(db: Connection, store: StoredArchive, ids: Sequence[str]) -> int:
     """Delete passages, with their words and vectors; how many there were."""
-    named = [which for which in dict.fromkeys(ids) if is_storable(which)]
-    embedded = await db.fetchval(_COUNT_VECTORS, store.number, named) if store.embedded else 0
-    removed = len(await db.fetch(_FORGET, store.number, named))
-    await db.execute(_COUNTED, store.number, -removed, -embedded)
+    storable_ids = [which for which in dict.fromkeys(ids) if is_storable(which)]
+    embedded = await db.fetchval(_COUNT_VECTORS, store.number, storable_ids) if store.embedded else 0
+    removed = len(await db.fetch(_FORGET, store.number, storable_ids))
+    await db.execute(_ADD_COUNTS, store.number, -removed, -embedded)
     return removed

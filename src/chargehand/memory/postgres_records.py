@@ -25,7 +25,7 @@ from chargehand.memory.catalog import (
     TurnRecord,
 )
 from chargehand.memory.conversations import Turn
-from chargehand.memory.postgres_passages import Holding
+from chargehand.memory.postgres_passages import InsertBatch, StoredArchive
 from chargehand.memory.postgres_things import ThingRows, decode_change
 from chargehand.memory.things import decode_thing
 from chargehand.postgres.driver import Connection
@@ -112,7 +112,7 @@ async def _turns(db: Connection, _space: str, number: int, speaker: str, after: 
     return turns
 
 
-async def _said(db: Connection, _space: str, number: int, speaker: str, after: int, _limit: int) -> _Numbered:
+async def _said_keys(db: Connection, _space: str, number: int, speaker: str, after: int, _limit: int) -> _Numbered:
     keys = () if after else tuple(row[0] for row in await db.fetch(_SAID, number))
     return [(1, SaidRecord(speaker, keys))] if keys else []
 
@@ -136,7 +136,7 @@ _READERS: dict[Section, Callable[[Connection, str, int, str, int, int], Awaitabl
     "grants": _grants,
     "changes": _changes,
     "turns": _turns,
-    "said": _said,
+    "said": _said_keys,
     "passages": _passages,
 }
 
@@ -144,7 +144,7 @@ _READERS: dict[Section, Callable[[Connection, str, int, str, int, int], Awaitabl
 # --- loading
 
 
-async def load(rows: ThingRows, space: str, records: Sequence[MemoryRecord]) -> list[Holding]:
+async def load(rows: ThingRows, space: str, records: Sequence[MemoryRecord]) -> list[StoredArchive]:
     """Keep these records; the archives among them, or that passages among them are in, as they are then."""
     turns: defaultdict[str, list[Turn]] = defaultdict(list)
     passages: defaultdict[str, list[PassageRecord]] = defaultdict(list)
@@ -163,8 +163,8 @@ async def load(rows: ThingRows, space: str, records: Sequence[MemoryRecord]) -> 
                 await rows.db.executemany(_SAY_ONCE, [(number, key) for key in keys])
             case PassageRecord(passage):
                 passages[passage.archive].append(record)
-    for speaker, said in turns.items():
-        await _load_turns(rows, speaker, said)
+    for speaker, spoken in turns.items():
+        await _load_turns(rows, speaker, spoken)
     for archive, inserted in passages.items():
         await _load_passages(rows, space, archive, inserted)
     return [store for _, store in await rows.archives(list(passages))]
@@ -189,11 +189,9 @@ async def _load_turns(rows: ThingRows, speaker: str, turns: Sequence[Turn]) -> N
 async def _load_passages(rows: ThingRows, space: str, archive: str, records: Sequence[PassageRecord]) -> None:
     ((_, store),) = await rows.archives([archive], lock=True)
     await passage_rows.write_passages(
-        db=rows.db,
-        store=store,
-        space=space,
-        passages=[record.passage for record in records],
+        rows.db,
+        InsertBatch(store, space, 0.0),
+        [record.passage for record in records],
         units={place: record.vector for place, record in enumerate(records) if record.vector is not None},
         handle=next((record.handle for record in records if record.vector is not None), ""),
-        now=0.0,
     )

@@ -11,7 +11,7 @@ from msgspec import Struct
 from chargehand.engine.policy import Seconds
 from chargehand.memory.archives import Filter, Hit
 from chargehand.memory.passages import check_question_width, unit_vectors
-from chargehand.memory.postgres_passages import Holding, Scope, by_number, floats, scope_of, searchable
+from chargehand.memory.postgres_passages import Scope, StoredArchive, by_number, floats, scope_of, searchable
 from chargehand.memory.ranking import (
     BY_WORDS,
     MAX_HITS,
@@ -36,7 +36,7 @@ BUDGET = 1_000
 EXACT = 10_000
 """Vectors that are all compared, in some 6 ms; of more, the index says which are the nearest."""
 _LEAST_SHARE = 20
-"""Under a filter that leaves less than one in so many, the index would look at too many in vain."""
+"""A filter that leaves less than one passage in so many is answered exactly: the index would visit too many."""
 INDEXED_WIDTH = 2_000
 """Dimensions that the index has room for. Wider vectors are all compared."""
 _COUNT = """
@@ -60,9 +60,9 @@ _FIND = """
     ) AS terms ON words @@ query
     GROUP BY passage ORDER BY score DESC, passage LIMIT $6
 """
-_BARE = "AND NOT EXISTS (SELECT FROM passage_vectors WHERE passage_vectors.passage = passage_words.passage)"
-_ALIKE = "SELECT passage, 1 - (vec <=> $1::real[]::vector) FROM passage_vectors WHERE passage = ANY($2)"
-_PASSING = "SELECT count(*) FROM (SELECT FROM passage_words WHERE {tests} LIMIT $4) AS passing"
+_WITHOUT_VECTOR = "AND NOT EXISTS (SELECT FROM passage_vectors WHERE passage_vectors.passage = passage_words.passage)"
+_SIMILARITY = "SELECT passage, 1 - (vec <=> $1::real[]::vector) FROM passage_vectors WHERE passage = ANY($2)"
+_COUNT_WITHIN = "SELECT count(*) FROM (SELECT FROM passage_words WHERE {tests} LIMIT $4) AS passing"
 _NEAREST = """
     SELECT passage_vectors.passage, 1 - (vec <=> $1::real[]::vector) FROM passage_vectors {filter}
     WHERE passage_vectors.archive = $2 ORDER BY vec <=> $1::real[]::vector LIMIT $3
@@ -82,7 +82,7 @@ _HAS_INDEX = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)
 
 
 class _Term(Struct, frozen=True):
-    """A term as the word index is asked for it, and how rare it is."""
+    """A term as a query of the word index, weighted by its rarity."""
 
     query: str
     weight: float
@@ -91,22 +91,22 @@ class _Term(Struct, frozen=True):
 class _Words:
     """The words of one archive, within a filter; `unembedded`: only of passages without vectors."""
 
-    def __init__(self, db: Connection, store: Holding, within: Filter, *, unembedded: bool = False) -> None:
+    def __init__(self, db: Connection, store: StoredArchive, within: Filter, *, unembedded: bool = False) -> None:
         self._db = db
         self._store = store
         self._scope = scope_of(store.number, within)
-        self._bare = _BARE if unembedded else ""
+        self._without_vector = _WITHOUT_VECTOR if unembedded else ""
         self._terms: dict[str, _Term] = {}
 
     async def rare(self, words: Sequence[str], limit: int) -> dict[int, WordMatch]:
         """Passages with any of these terms, but for terms that many passages have."""
-        counted = await self._counted(words, most_holders(self._store.passages) + 1)
+        counted = await self._count_terms(words, most_holders(self._store.passages) + 1)
         chosen = rare_terms(counted, self._store.passages)
         return await self._find(chosen, " | ", limit) if chosen else {}
 
     async def any(self, words: Sequence[str], limit: int) -> dict[int, WordMatch]:
         """Passages with any of these terms, the rarest first; common ones only if the others find too little."""
-        chosen, cheap = searched_terms(await self._counted(words, BUDGET + 1), BUDGET)
+        chosen, cheap = searched_terms(await self._count_terms(words, BUDGET + 1), BUDGET)
         if not chosen:
             return {}
         matches = await (self._find(cheap, " | ", limit) if cheap else self._find(chosen, " & ", limit))
@@ -114,31 +114,27 @@ class _Words:
             matches |= await self._find(chosen, " | ", limit)
         return matches
 
-    async def _counted(self, words: Sequence[str], most: int) -> list[TermCount]:
+    async def _count_terms(self, words: Sequence[str], most: int) -> list[TermCount]:
         """Terms, each with the number of passages that have it."""
-        asked = words[:WEIGHED]
-        if not asked:
+        counted_terms = words[:WEIGHED]
+        if not counted_terms:
             return []
         whole = scope_of(self._store.number)
-        rows = await self._db.fetch(_COUNT, whole.words, [searchable(term) for term in asked], most)
+        rows = await self._db.fetch(_COUNT, whole.words, [searchable(term) for term in counted_terms], most)
         counted: list[TermCount] = []
-        for term, (query, count) in zip(asked, rows, strict=True):
+        for term, (query, count) in zip(counted_terms, rows, strict=True):
             self._terms[term] = _Term(query, log(1 + (self._store.passages + 0.5) / (count + 0.5)))
             counted.append(TermCount(term, count))
         return counted
 
     async def _find(self, chosen: Sequence[str], joint: str, limit: int) -> dict[int, WordMatch]:
-        asked = [self._terms[term] for term in chosen]
-        words = f"{self._scope.words} & ({joint.join(f'({term.query})' for term in asked)})"
+        chosen_terms = [self._terms[term] for term in chosen]
+        words = f"{self._scope.words} & ({joint.join(f'({term.query})' for term in chosen_terms)})"
         scope = Scope(words, self._scope.start, self._scope.end)
-        rows = await self._db.fetch(
-            _FIND.format(tests=scope.tests(1), bare=self._bare),
-            *scope.values,
-            [term.query for term in asked],
-            [term.weight for term in asked],
-            limit,
-            BUDGET,
-        )
+        queries = [term.query for term in chosen_terms]
+        weights = [term.weight for term in chosen_terms]
+        statement = _FIND.format(tests=scope.tests(1), bare=self._without_vector)
+        rows = await self._db.fetch(statement, *scope.values, queries, weights, limit, BUDGET)
         matches: dict[int, WordMatch] = {}
         for number, score, places in rows:
             matched = tuple(term for place, term in enumerate(chosen, 1) if place in places)
@@ -149,17 +145,20 @@ class _Words:
 # --- by meaning
 
 
-async def _alike(db: Connection, question: Sequence[float], numbers: Sequence[int]) -> dict[int, float]:
-    """How alike each of these is; those without a vector are left out."""
+async def _similarities(db: Connection, question: Sequence[float], numbers: Sequence[int]) -> dict[int, float]:
+    """The similarity of each of these passages; those without a vector are left out."""
     if not numbers:
         return {}
-    return {number: alike for number, alike in await db.fetch(_ALIKE, question, numbers)}  # noqa: C416 - no pairs
+    return {number: alike for number, alike in await db.fetch(_SIMILARITY, question, numbers)}  # noqa: C416 - no pairs
 
 
 async def _nearest(
-    db: Connection, store: Holding, question: Sequence[float], within: Filter, enough: int
+    db: Connection, store: StoredArchive, question: Sequence[float], within: Filter, enough: int
 ) -> dict[int, float]:
-    """How far the index looks is a setting of every connection (`hnsw.ef_search`, `hnsw.iterative_scan`)."""
+    """The nearest passages and how alike they are.
+
+    How far the index looks is a setting of every connection (`hnsw.ef_search`, `hnsw.iterative_scan`).
+    """
     if not store.embedded:
         return {}
     scope = scope_of(store.number, within)
@@ -175,38 +174,38 @@ async def _nearest(
     return {number: alike for number, alike in rows}  # noqa: C416 - as above
 
 
-async def _is_indexed(db: Connection, store: Holding, scope: Scope | None) -> bool:
-    """Whether there are so many vectors to compare that the index is asked for the nearest."""
+async def _is_indexed(db: Connection, store: StoredArchive, scope: Scope | None) -> bool:
+    """Whether the index is used: it exists, and there are too many vectors to compare them all."""
     if store.embedded <= EXACT or store.width > INDEXED_WIDTH or not await _has_index(db, store.width):
         return False
     if scope is None:
         return True
     few = min(EXACT, store.embedded // _LEAST_SHARE)
-    return await db.fetchval(_PASSING.format(tests=scope.tests(1)), *scope.values, few + 1) > few
+    return await db.fetchval(_COUNT_WITHIN.format(tests=scope.tests(1)), *scope.values, few + 1) > few
 
 
 # --- the index of vectors
 
 
 _INDEX_LOCK = 0x43686749
-_BUILDING: Seconds = 6 * 3600.0
+_BUILD_TIMEOUT: Seconds = 6 * 3600.0
 """How long an index may take to build: some 15 s for 30,000 vectors of 384 dimensions."""
 _INDEX = """
     CREATE INDEX CONCURRENTLY {name} ON passage_vectors USING hnsw ((vec::vector({width})) vector_cosine_ops)
     WHERE width = {width}
 """
-_SEEN_TO: set[tuple[PostgresUrl, int]] = set()
+_INDEXES: set[tuple[PostgresUrl, int]] = set()
 """Databases and widths whose index is there, or is being built by this process."""
 
 
-def build_index_later(database: PostgresDatabase, store: Holding) -> None:
+def build_index_later(database: PostgresDatabase, store: StoredArchive) -> None:
     """Build the index in the background, once an archive is too large to compare all its vectors.
 
-    Until it is there they are all compared. One process builds; nobody who writes waits for it.
+    Until it is there, all vectors are compared. One process builds it, and no write waits for it.
     """
-    known = (database.url, store.width)
-    if store.embedded > EXACT and store.width <= INDEXED_WIDTH and known not in _SEEN_TO:
-        _SEEN_TO.add(known)
+    index_key = (database.url, store.width)
+    if store.embedded > EXACT and store.width <= INDEXED_WIDTH and index_key not in _INDEXES:
+        _INDEXES.add(index_key)
         client_thread().spawn(_build_index(database, store.width))
 
 
@@ -214,16 +213,16 @@ async def _build_index(database: PostgresDatabase, width: int) -> None:
     connection = await database.connect()
     try:
         if not await connection.fetchval("SELECT pg_try_advisory_lock($1, $2)", _INDEX_LOCK, width):
-            _SEEN_TO.discard((database.url, width))  # another process builds it, and may die before it is done
+            _INDEXES.discard((database.url, width))  # another process builds it, and may die before it is done
             return
         if await _has_index(connection, width):
             return
         await connection.execute("SET maintenance_work_mem = '256MB'")
         await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {_index_name(width)}")
         statement = _INDEX.format(name=_index_name(width), width=width)
-        await connection.execute(statement, timeout=_BUILDING)
+        await connection.execute(statement, timeout=_BUILD_TIMEOUT)
     except BaseException:
-        _SEEN_TO.discard((database.url, width))  # with the next insertion it is tried again
+        _INDEXES.discard((database.url, width))  # with the next insertion it is tried again
         raise
     finally:
         connection.terminate()
@@ -242,7 +241,7 @@ async def _has_index(db: Connection, width: int) -> bool:
 
 
 async def search(
-    db: Connection, stores: Sequence[Holding], query: str, vector: bytes | None, within: Filter, limit: int
+    db: Connection, stores: Sequence[StoredArchive], query: str, vector: bytes | None, within: Filter, limit: int
 ) -> list[Hit]:
     limit = min(limit, MAX_HITS)
     stores = [store for store in stores if store.passages]
@@ -255,9 +254,9 @@ async def search(
             check_question_width(store.archive, vector, store.model)
         question = floats(unit_vectors([vector])[0][0])
         for store in stores:
-            words |= await _named(db, store, query, within, max(limit, BY_WORDS))
+            words |= await _by_words(db, store, query, within, max(limit, BY_WORDS))
             meaning |= await _nearest(db, store, question, within, max(limit, BY_WORDS))
-        meaning |= await _alike(db, question, [number for number in words if number not in meaning])
+        meaning |= await _similarities(db, question, [number for number in words if number not in meaning])
     else:
         for store in stores:
             words |= await _Words(db, store, within).any(terms(query), limit)
@@ -265,11 +264,13 @@ async def search(
     return hits_of(ranked, meaning, await by_number(db, stores, [place.number for place in ranked]))
 
 
-async def _named(db: Connection, store: Holding, query: str, within: Filter, enough: int) -> dict[int, WordMatch]:
+async def _by_words(
+    db: Connection, store: StoredArchive, query: str, within: Filter, enough: int
+) -> dict[int, WordMatch]:
     """Passages that hold what a question names; and those without a vector that hold any word of it."""
-    named = telling(query)
+    named_terms = telling(query)
     words: dict[int, WordMatch] = {}
     if store.embedded < store.passages:
         unembedded = await _Words(db, store, within, unembedded=True).any(terms(query), enough)
-        words = {number: match.only(named) for number, match in unembedded.items()}
-    return words | await _Words(db, store, within).rare(named, enough)
+        words = {number: match.only(named_terms) for number, match in unembedded.items()}
+    return words | await _Words(db, store, within).rare(named_terms, enough)

@@ -1,27 +1,27 @@
 """Agents, groups, tools, blocks and archives as rows of PostgreSQL: by id, name and tag; grants; edits; turns.
 
-Whoever changes a thing locks its row first, so that what is read then is what is changed. An error undoes all of it.
+A change locks the row of its thing before it reads it, so no other change comes between. An error undoes all of it.
 """
 
 from collections.abc import Callable, Sequence
 from itertools import chain
 
 import msgspec
-from msgspec import Struct
 
 from chargehand.engine.policy import Instant
-from chargehand.engine.roster import Match
 from chargehand.errors import Corrupt
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block, Change, Edit, Grant, Origin, edited, value_at
-from chargehand.memory.catalog import PREFIXES, Attached, Group, Order, Profile, Thing
-from chargehand.memory.conversations import Role, Turn
+from chargehand.memory.catalog import PREFIXES, Attached, Group, Profile, Thing
+from chargehand.memory.conversations import Turn
 from chargehand.memory.edits import Redo, Restore, Undo
-from chargehand.memory.postgres_passages import Holding, is_storable, searchable
+from chargehand.memory.postgres_passages import StoredArchive, is_storable, searchable
 from chargehand.memory.things import (
     AttachedRow,
     Grants,
     Some,
+    ThingQuery,
+    TurnQuery,
     all_attached,
     changed_thing,
     check_summary,
@@ -43,12 +43,12 @@ from chargehand.memory.things import (
 )
 from chargehand.postgres.driver import Connection, Row
 
-_LONGEST_NAME = 200  # characters of a name by which it is looked up: an index takes no long ones
-_PAGE = 500  # things read at once while those with a text are sought
-_MOST = 2**62
+_INDEXED_NAME = 200  # characters of a name by which it is looked up: an index takes no long ones
+_PAGE = 500  # things read at once when they are filtered by text
+_MAX_NUMBER = 2**62
 _LAST_VERSION = 2**31 - 1
 _MOST_WORDS = 64
-_READ = 4_000  # characters of a question
+_MAX_QUESTION = 4_000  # characters of a question
 _ENCODER = msgspec.json.Encoder()
 _CHANGE = msgspec.json.Decoder(Change)
 
@@ -86,7 +86,7 @@ _OWNERS = """
     SELECT things.id, access, tainted FROM attachments JOIN things ON things.number = attachments.owner
     WHERE attachments.thing = $1 ORDER BY things.number
 """
-# a row without a thing says that an agent is there
+# a row without a thing: the agent exists and has no grant of its own
 _GRANTS = """
     SELECT agents.id, attachments.thing, access, tainted, '' AS via, 0 AS place FROM things AS agents
     LEFT JOIN attachments ON attachments.owner = agents.number
@@ -102,29 +102,29 @@ _IS_REPEATED = """
     SELECT EXISTS (SELECT FROM changes WHERE block = $1 AND key = $2)
     OR EXISTS (SELECT FROM changes WHERE block = $1 AND repeated = $3 AND attempt < $4)
 """
-_KEEP = "INSERT INTO changes (block, version, attempt, key, repeated, body) VALUES ($1, $2, $3, $4, $5, $6)"
+_INSERT_CHANGE = "INSERT INTO changes (block, version, attempt, key, repeated, body) VALUES ($1, $2, $3, $4, $5, $6)"
 _VERSIONS = "SELECT version, body FROM changes WHERE block = $1 AND version BETWEEN $2 AND $3"
 _LATEST = "SELECT version, body FROM changes WHERE block = $1 AND version < $2 ORDER BY version DESC LIMIT $3"
-_SAID = "INSERT INTO said (agent, key) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING true"
-_SAY = """
+_RECORD_KEY = "INSERT INTO said (agent, key) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING true"
+_INSERT_TURN = """
     INSERT INTO turns (agent, role, text, moment, run, task, tainted, upto, words)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, to_tsvector('chargehand.words', $9))
 """
 _TURNS = "SELECT role, text, number, moment, run, task, tainted, upto, old FROM turns WHERE agent = $1"
-_SHOWN = f"{_TURNS} AND (NOT old OR $2) AND (place, number) < ($3, $4) ORDER BY place DESC, number DESC LIMIT $5"
+_LATEST_TURNS = f"{_TURNS} AND (NOT old OR $2) AND (place, number) < ($3, $4) ORDER BY place DESC, number DESC LIMIT $5"
 _PLACE = "SELECT place, number FROM turns WHERE agent = $1 AND number = $2"
-_FITTING = """
+_TURN_TESTS = """
     (cardinality($3::text[]) = 0 OR role = ANY($3)) AND ($4::float8 IS NULL OR moment >= $4)
     AND ($5::float8 IS NULL OR moment <= $5)
 """
-# the fewer turns a word finds, the more it says
-_RECALLED = f"""
+# a word that occurs in few turns has a higher weight
+_RECALL = f"""
     WITH asked AS (
         SELECT to_tsquery('chargehand.words', word) AS query, place
         FROM unnest($2::text[]) WITH ORDINALITY AS given (word, place)
     ), matches AS MATERIALIZED (
         SELECT number, asked.place, term_rank(words, query) AS rank FROM turns JOIN asked ON words @@ query
-        WHERE agent = $1 AND {_FITTING}
+        WHERE agent = $1 AND {_TURN_TESTS}
     ), weights AS (
         SELECT place, 1 / (1 + ln(count(*))) AS weight FROM matches GROUP BY place
     ), best AS (
@@ -134,28 +134,16 @@ _RECALLED = f"""
     SELECT role, text, number, moment, run, task, tainted, upto, old FROM turns JOIN best USING (number)
     ORDER BY score DESC, number DESC
 """  # noqa: S608 - our own words
-_LATEST_FITTING = f"{_TURNS} AND cardinality($2::text[]) = 0 AND {_FITTING} ORDER BY number DESC LIMIT $6"
+_RECALL_LATEST = f"{_TURNS} AND cardinality($2::text[]) = 0 AND {_TURN_TESTS} ORDER BY number DESC LIMIT $6"
 _FURTHEST = "SELECT coalesce(max(place), 0), coalesce(max(upto), 0) FROM turns WHERE agent = $1 AND NOT old"
-_BEHIND = "UPDATE turns SET old = true WHERE agent = $1 AND NOT old AND place <= $2"
-
-
-class ThingQuery(Struct, frozen=True):
-    """Which things are wanted, as `Catalog.find` has it."""
-
-    name: str | None
-    text: str
-    tags: Match
-    after: str
-    before: str
-    limit: int
-    order: Order
+_MARK_OLD = "UPDATE turns SET old = true WHERE agent = $1 AND NOT old AND place <= $2"
 
 
 def _columns(thing: Thing) -> tuple[object, ...]:
-    """What is kept of a thing besides its id: what it is found by, and its body."""
+    """The columns of a thing besides its id: kind, name, tags, members, body."""
     tags = list(dict.fromkeys(thing.tags))
     members = list(dict.fromkeys(thing.members)) if isinstance(thing, Group) else list[str]()
-    return PREFIXES[type(thing)], name_of(thing)[:_LONGEST_NAME], tags, members, encode_thing(thing)
+    return PREFIXES[type(thing)], name_of(thing)[:_INDEXED_NAME], tags, members, encode_thing(thing)
 
 
 class ThingRows:
@@ -190,17 +178,19 @@ class ThingRows:
             raise unknown_thing(" or ".join(kinds), which)
         return row[0]
 
-    async def archives(self, ids: Sequence[str], *, lock: bool = False) -> list[tuple[Archive, Holding]]:
+    async def archives(self, ids: Sequence[str], *, lock: bool = False) -> list[tuple[Archive, StoredArchive]]:
         """Archives that must be there, and what they hold."""
         if lock:  # by itself: a statement that waits for a lock still sees other tables as they were before
             for which in ids:
                 await self._row((PREFIXES[Archive],), which, lock=True)
         rows = await self.db.fetch(_ARCHIVES, self._space, [which for which in ids if is_storable(which)])
-        found = {row[0]: (decode_thing(Archive, row[1]), Holding(row[0], *row[2:])) for row in rows}
+        archives: dict[str, tuple[Archive, StoredArchive]] = {}
+        for which, body, *columns in rows:
+            archives[which] = (decode_thing(Archive, body), StoredArchive(which, *columns))
         for which in ids:
-            if which not in found:
+            if which not in archives:
                 raise unknown_thing(PREFIXES[Archive], which)
-        return [found[which] for which in ids]
+        return [archives[which] for which in ids]
 
     async def add(self, thing: Thing, first: Change | None, key: str, *, brought: bool) -> None:
         """Keep a new thing, and the first version of a block.
@@ -211,7 +201,7 @@ class ThingRows:
         if number is None and brought:
             raise taken_id(thing)
         if number is not None and first is not None:
-            await self._keep(number, first, key_digest(key))
+            await self._insert_change(number, first, key_digest(key))
 
     async def change(self, thing: Some, now: Instant, expect: Instant | None) -> Some:
         number, existing = await self.need(type(thing), thing.id, lock=True)
@@ -245,25 +235,21 @@ class ThingRows:
         descending = (wanted.order == "desc") != backwards
         question = _FIND.format(direction="DESC" if descending else "ASC")
         text = wanted.text.casefold()
-        found: list[Some] = []
-        while len(found) < wanted.limit:
-            rows = await self.db.fetch(
-                question,
-                self._space,
-                PREFIXES[kind],
-                None if wanted.name is None else wanted.name[:_LONGEST_NAME],
-                wanted.tags.all,
-                wanted.tags.some,
-                *bounds,
-                _PAGE if text else wanted.limit,
-            )
-            things = [decode_thing(kind, body) for _, body in rows]
-            found += [thing for thing in things if has_text(thing, text) and wanted.name in (None, name_of(thing))]
-            if len(rows) < (_PAGE if text else wanted.limit):
+        name = None if wanted.name is None else wanted.name[:_INDEXED_NAME]
+        conditions = (self._space, PREFIXES[kind], name, wanted.tags.all, wanted.tags.some)
+        page = _PAGE if text else wanted.limit
+        things: list[Some] = []
+        while len(things) < wanted.limit:
+            rows = await self.db.fetch(question, *conditions, *bounds, page)
+            for _, body in rows:
+                thing = decode_thing(kind, body)
+                if has_text(thing, text) and wanted.name in (None, name_of(thing)):
+                    things.append(thing)
+            if len(rows) < page:
                 break
             bounds = (bounds[0], rows[-1][0]) if descending else (rows[-1][0], bounds[1])
-        found = found[: max(0, wanted.limit)]
-        return found[::-1] if backwards else found
+        things = things[: wanted.limit]
+        return things[::-1] if backwards else things
 
     async def _bounds(self, kind: type[Thing], wanted: ThingQuery) -> tuple[int, int]:
         """The numbers between which things are wanted."""
@@ -271,9 +257,9 @@ class ThingRows:
         after = await self._need_number(kinds, wanted.after) if wanted.after else None
         before = await self._need_number(kinds, wanted.before) if wanted.before else None
         low, high = (after, before) if wanted.order == "asc" else (before, after)
-        return 0 if low is None else low, _MOST if high is None else high
+        return 0 if low is None else low, _MAX_NUMBER if high is None else high
 
-    # --- who may use what
+    # --- grants
 
     async def attach(self, owner: str, thing: str, grant: Grant) -> None:
         holder = await self._need_number(("agent", "group"), owner)
@@ -297,15 +283,15 @@ class ThingRows:
         return attached[agent]
 
     async def attached_to(self, agents: Sequence[str]) -> dict[str, list[Attached]]:
-        known, grants = await self._grants(agents)
+        existing, grants = await self._grants(agents)
         numbers = {thing for own in grants.values() for thing in own}
         things: dict[int, Block | Archive] = {}
         for number, kind, body in await self.db.fetch(_THINGS, list(numbers)):
             things[number] = decode_thing(Block, body) if kind == "block" else decode_thing(Archive, body)
-        return all_attached(agents, known, grants, things)
+        return all_attached(agents, existing, grants, things)
 
     async def _grants(self, agents: Sequence[str]) -> tuple[set[str], Grants]:
-        """Those of the agents that are there; and whatever is granted to any of them."""
+        """The agents that exist, and their grants."""
         rows = await self.db.fetch(_GRANTS, self._space, [agent for agent in agents if is_storable(agent)])
         granted = [row for row in rows if row[1] is not None]
         grants = grants_that_count(
@@ -317,8 +303,8 @@ class ThingRows:
         """What an agent may do with a block or an archive; without an agent the origin must not be a worker's."""
         if not agent:
             return grant_without_agent(origin)
-        known, grants = await self._grants([agent])
-        if agent not in known:
+        existing, grants = await self._grants([agent])
+        if agent not in existing:
             raise unknown_thing(PREFIXES[Profile], agent)
         return grant_of(grants, agent, thing)
 
@@ -338,18 +324,18 @@ class ThingRows:
         after, change = edited(block, edit, grant, origin, now, expect=expect, past=past)
         if change.version != block.version:
             await self.rewrite(number, after)
-            await self._keep(number, change, key_used, repeated)
+            await self._insert_change(number, change, key_used, repeated)
         return after
 
     async def add_change(self, which: str, change: Change, key: bytes, repeated: bytes | None) -> None:
         """Keep one version of a block unless it is there; `key` is a digest."""
         number = await self._need_number(("block",), which)
         if not await self.db.fetch(_VERSIONS, number, change.version, change.version):
-            await self._keep(number, change, key, repeated)
+            await self._insert_change(number, change, key, repeated)
 
-    async def _keep(self, block: int, change: Change, key: bytes, repeated: bytes | None = None) -> None:
-        body = _ENCODER.encode(change)
-        await self.db.execute(_KEEP, block, change.version, change.origin.attempt, key, repeated, body)
+    async def _insert_change(self, block: int, change: Change, key: bytes, repeated: bytes | None = None) -> None:
+        row = (block, change.version, change.origin.attempt, key, repeated, _ENCODER.encode(change))
+        await self.db.execute(_INSERT_CHANGE, *row)
 
     async def _past(self, number: int, block: Block, edit: Edit) -> "Callable[[int], Change]":
         """The changes that an edit goes back to."""
@@ -387,34 +373,26 @@ class ThingRows:
 
     async def say(self, which: str, turns: Sequence[Turn], key: str, now: Instant) -> bool:
         agent = await self.speaker(which, lock=True)
-        if not await self.db.fetchval(_SAID, agent, key_digest(key)):
+        if not await self.db.fetchval(_RECORD_KEY, agent, key_digest(key)):
             return False
-        await self.db.executemany(_SAY, [_turn_row(agent, turn, now) for turn in turns])
+        await self.db.executemany(_INSERT_TURN, [_turn_row(agent, turn, now) for turn in turns])
         return True
 
     async def turns(self, which: str, limit: int, before: int | None, *, old: bool) -> list[Turn]:
         agent = await self.speaker(which)
-        place: Sequence[int] = (_MOST, 0)
+        place: Sequence[int] = (_MAX_NUMBER, 0)
         if before is not None:
             place = await self.db.fetchrow(_PLACE, agent, before) or (before, 0)
-        rows = await self.db.fetch(_SHOWN, agent, old, *place, max(0, limit))
+        rows = await self.db.fetch(_LATEST_TURNS, agent, old, *place, max(0, limit))
         return [Turn(*row) for row in reversed(rows)]
 
-    async def recall(
-        self,
-        which: str,
-        query: str,
-        *,
-        roles: Sequence[Role],
-        start: Instant | None,
-        end: Instant | None,
-        limit: int,
-    ) -> list[Turn]:
-        """Without any word to look for: the latest ones that fit."""
+    async def recall(self, which: str, query: str, wanted: TurnQuery) -> list[Turn]:
+        """The turns that match the query best; the latest ones if the query has no words."""
         agent = await self.speaker(which)
-        words = list(dict.fromkeys(searchable(query[:_READ]).split()))[:_MOST_WORDS]
-        question = _RECALLED if words else _LATEST_FITTING
-        rows = await self.db.fetch(question, agent, words, roles, start, end, max(0, limit))
+        words = list(dict.fromkeys(searchable(query[:_MAX_QUESTION]).split()))[:_MOST_WORDS]
+        question = _RECALL if words else _RECALL_LATEST
+        values = (agent, words, wanted.roles, wanted.start, wanted.end, max(0, wanted.limit))
+        rows = await self.db.fetch(question, *values)
         return [Turn(*row) for row in rows]
 
     async def summarise(self, which: str, summary: Turn, now: Instant) -> bool:
@@ -423,8 +401,8 @@ class ThingRows:
         check_summary(summary, which, furthest[0])
         if summary.upto <= furthest[1]:
             return False
-        await self.db.execute(_BEHIND, agent, summary.upto)
-        await self.db.executemany(_SAY, [_turn_row(agent, summary, now)])
+        await self.db.execute(_MARK_OLD, agent, summary.upto)
+        await self.db.executemany(_INSERT_TURN, [_turn_row(agent, summary, now)])
         return True
 
     async def reset(self, which: str) -> int:

@@ -34,6 +34,8 @@ from chargehand.memory.edits import check_text
 from chargehand.memory.passages import check_question_model, no_numpy
 from chargehand.memory.sqlite_search import search
 from chargehand.memory.things import (
+    ThingQuery,
+    TurnQuery,
     check_archive_grant,
     check_turns,
     decode_thing,
@@ -161,17 +163,10 @@ class SqliteCatalog:
         limit: int = 50,
         order: Order = "asc",
     ) -> list[Kept]:
-        return await self._read(
-            thing_rows.find,
-            kind,
-            name=name,
-            text=text,
-            tags=tags,
-            after=after,
-            before=before,
-            limit=limit,
-            order=order,
+        wanted = ThingQuery(
+            name=name, text=text, tags=tags, after=after, before=before, limit=max(0, limit), order=order
         )
+        return await self._read(thing_rows.find, kind, wanted)
 
     async def change(self, thing: Kept, *, expect: Instant | None = None) -> Kept:
         now = self._opened.clock()
@@ -345,7 +340,8 @@ class SqliteCatalog:
         end: Instant | None = None,
         limit: int = 5,
     ) -> list[Turn]:
-        return await self._read(thing_rows.recall, agent, query, roles=roles, start=start, end=end, limit=limit)
+        wanted = TurnQuery(roles=roles, start=start, end=end, limit=limit)
+        return await self._read(thing_rows.recall, agent, query, wanted)
 
     async def summarise(self, agent: str, summary: Turn) -> bool:
         check_text(summary.text)

@@ -270,10 +270,10 @@ def write_passages(
         if repeated:
             inserted.append(Inserted(repeated, new=False))
             continue
-        kept = _keep(db, space, store, last + 1, passage, now)
-        embedded.setdefault(kept.id, at)
-        inserted.append(kept)
-        last += kept.new
+        outcome = _keep(db, space, store, number=last + 1, passage=passage, now=now)
+        embedded.setdefault(outcome.id, at)
+        inserted.append(outcome)
+        last += outcome.new
     db.execute(
         "UPDATE holdings SET passages = passages + ?1, last_passage = last_passage + ?1 WHERE number = ?2",
         (last - store.first - store.last_passage, store.number),
@@ -285,9 +285,9 @@ def write_passages(
 def _keep(db: sqlite3.Connection, space: str, store: Holding, number: int, passage: Passage, now: Instant) -> Inserted:
     """Write a passage under this number. A text that is known takes only the tags."""
     digest = passage_digest(passage.text)
-    if known := _id(db, _SAME_TEXT, store.number, digest):
-        _join(db, store, known, passage.tags)
-        return Inserted(known, new=False)
+    if same_text := _id(db, _SAME_TEXT, store.number, digest):
+        _join(db, store, same_text, passage.tags)
+        return Inserted(same_text, new=False)
     if passage.id and _id(db, _TAKEN, passage.id, space):
         raise taken_passage(passage.id)
     which = passage.id or f"passage-{uuid4()}"

@@ -117,7 +117,7 @@ def _place(db: sqlite3.Connection, agent: int, number: int) -> int:
     return int(db.execute(_PLACE, (agent, number)).fetchone()[0])
 
 
-def _said(db: sqlite3.Connection, _space: str, number: int, speaker: str, after: int, _limit: int) -> _Numbered:
+def _said_keys(db: sqlite3.Connection, _space: str, number: int, speaker: str, after: int, _limit: int) -> _Numbered:
     keys = () if after else tuple(key for (key,) in db.execute(_SAID, (number,)).fetchall())
     return [(1, SaidRecord(speaker, keys))] if keys else []
 
@@ -138,7 +138,7 @@ _READERS: dict[Section, Callable[[sqlite3.Connection, str, int, str, int, int], 
     "grants": _grants,
     "changes": _changes,
     "turns": _turns,
-    "said": _said,
+    "said": _said_keys,
     "passages": _passages,
 }
 

@@ -163,10 +163,10 @@ def search(
 def _by_words(
     db: sqlite3.Connection, stores: Sequence[Holding], query: str, within: Filter, limit: int
 ) -> dict[int, WordMatch]:
-    asked = terms(query)
+    wanted = terms(query)
     words = dict[int, WordMatch]()
     for store in stores:
-        words |= Words(db, store, within).any(asked, limit)
+        words |= Words(db, store, within).any(wanted, limit)
     return words
 
 

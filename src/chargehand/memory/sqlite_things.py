@@ -12,15 +12,16 @@ from itertools import islice
 import msgspec
 
 from chargehand.engine.policy import Instant
-from chargehand.engine.roster import Match
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block, Change, Edit, Grant, Origin, edited, value_at
-from chargehand.memory.catalog import PREFIXES, Attached, Group, Order, Profile, Thing
+from chargehand.memory.catalog import PREFIXES, Attached, Group, Profile, Thing
 from chargehand.memory.conversations import Role, Turn
 from chargehand.memory.things import (
     AttachedRow,
     Grants,
     Some,
+    ThingQuery,
+    TurnQuery,
     all_attached,
     changed_thing,
     check_names,
@@ -144,36 +145,26 @@ def tags(db: sqlite3.Connection, space: str, kind: type[Thing]) -> dict[str, int
     return dict(db.execute(_TAGS, (space, PREFIXES[kind])).fetchall())
 
 
-def find(
-    db: sqlite3.Connection,
-    space: str,
-    kind: type[Some],
-    *,
-    name: str | None,
-    text: str,
-    tags: Match,
-    after: str,
-    before: str,
-    limit: int,
-    order: Order,
-) -> list[Some]:
-    wanted = ["space = ?", "kind = ?"]
+def find(db: sqlite3.Connection, space: str, kind: type[Some], wanted: ThingQuery) -> list[Some]:
+    tests = ["space = ?", "kind = ?"]
     values = [space, PREFIXES[kind]]
-    if name is not None:
-        wanted.append("name = ?")
-        values.append(name)
-    for group in (*((tag,) for tag in tags.all), tags.some):
+    if wanted.name is not None:
+        tests.append("name = ?")
+        values.append(wanted.name)
+    for group in (*((tag,) for tag in wanted.tags.all), wanted.tags.some):
         if group:
-            wanted.append(_TAGGED + ", ".join("?" * len(group)) + "))")
+            tests.append(_TAGGED + ", ".join("?" * len(group)) + "))")
             values += [space, PREFIXES[kind], *group]
-    if after:
-        wanted.append(f"number {'>' if order == 'asc' else '<'} {need_number(db, space, kind, after):d}")
-    if before:
-        wanted.append(f"number {'<' if order == 'asc' else '>'} {need_number(db, space, kind, before):d}")
-    backwards = is_shown_backwards(after, before)
-    direction = "DESC" if (order == "desc") != backwards else "ASC"
-    rows = db.execute(_FIND + " AND ".join(wanted) + " ORDER BY number " + direction, values)
-    things = list(islice(_matching(rows, kind, text.casefold()), max(0, limit)))
+    later = ">" if wanted.order == "asc" else "<"
+    earlier = "<" if wanted.order == "asc" else ">"
+    if wanted.after:
+        tests.append(f"number {later} {need_number(db, space, kind, wanted.after):d}")
+    if wanted.before:
+        tests.append(f"number {earlier} {need_number(db, space, kind, wanted.before):d}")
+    backwards = is_shown_backwards(wanted.after, wanted.before)
+    direction = "DESC" if (wanted.order == "desc") != backwards else "ASC"
+    rows = db.execute(_FIND + " AND ".join(tests) + " ORDER BY number " + direction, values)
+    things = list(islice(_matching(rows, kind, wanted.text.casefold()), wanted.limit))
     return things[::-1] if backwards else things
 
 
@@ -233,10 +224,10 @@ def attached(db: sqlite3.Connection, space: str, agent: str) -> list[Attached]:
 
 def attached_to(db: sqlite3.Connection, space: str, agents: Sequence[str]) -> dict[str, list[Attached]]:
     """What several agents may use, each thing read once; an agent that is not there is left out."""
-    known = {which for (which,) in db.execute(_AGENTS, (space, json.dumps(list(agents)))).fetchall()}
-    grants = _grants(db, space, list(known))
+    existing = {which for (which,) in db.execute(_AGENTS, (space, json.dumps(list(agents)))).fetchall()}
+    grants = _grants(db, space, list(existing))
     things = _things(db, {thing for own in grants.values() for thing in own})
-    return all_attached(agents, known, grants, things)
+    return all_attached(agents, existing, grants, things)
 
 
 def _grants(db: sqlite3.Connection, space: str, agents: Sequence[str]) -> Grants:
@@ -409,17 +400,7 @@ def turns(db: sqlite3.Connection, space: str, which: str, limit: int, before: in
     return [read_turn(row) for row in reversed(rows)]
 
 
-def recall(
-    db: sqlite3.Connection,
-    space: str,
-    which: str,
-    query: str,
-    *,
-    roles: Sequence[Role],
-    start: Instant | None,
-    end: Instant | None,
-    limit: int,
-) -> list[Turn]:
+def recall(db: sqlite3.Connection, space: str, which: str, query: str, wanted: TurnQuery) -> list[Turn]:
     """Without any word to look for: the latest ones that fit."""
     agent = _speaker(db, space, which)
     words = WORD.findall(query[:_READ])[:_MOST_WORDS]
@@ -432,14 +413,14 @@ def recall(
     else:
         question = _IN_ORDER
         order = " ORDER BY turns.number DESC"
-    if roles:
-        question += " AND turns.role IN (" + ", ".join("?" * len(roles)) + ")"
-        values += roles
-    for test, bound in ((" AND turns.moment >= ?", start), (" AND turns.moment <= ?", end)):
+    if wanted.roles:
+        question += " AND turns.role IN (" + ", ".join("?" * len(wanted.roles)) + ")"
+        values += wanted.roles
+    for test, bound in ((" AND turns.moment >= ?", wanted.start), (" AND turns.moment <= ?", wanted.end)):
         if bound is not None:
             question += test
             values.append(bound)
-    rows = db.execute(question + order + " LIMIT ?", [*values, max(0, limit)]).fetchall()
+    rows = db.execute(question + order + " LIMIT ?", [*values, max(0, wanted.limit)]).fetchall()
     return [read_turn(row) for row in rows]
 
 

@@ -16,12 +16,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from chargehand.engine.policy import Instant
+from chargehand.engine.roster import Match
 from chargehand.engine.value import encode_value
 from chargehand.errors import Conflict, Corrupt, Invalid, Refused, Unknown
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import ANYTHING, NO_GRANT, Access, Block, Change, Edit, Grant, Origin, created
-from chargehand.memory.catalog import PREFIXES, Attached, Group, KeptConversation, Profile, Thing
-from chargehand.memory.conversations import Turn
+from chargehand.memory.catalog import PREFIXES, Attached, Group, KeptConversation, Order, Profile, Thing
+from chargehand.memory.conversations import Role, Turn
 from chargehand.memory.edits import Append, Insert, check_text
 
 Some = TypeVar("Some", bound=Thing)
@@ -129,6 +130,30 @@ def check_names(thing: Thing) -> None:
         raise Invalid(f"the name or a tag of the {PREFIXES[type(thing)]} has a NUL character in it; take it out")
 
 
+# --- queries
+
+
+class ThingQuery(Struct, frozen=True):
+    """The things that `Catalog.find` is asked for."""
+
+    name: str | None
+    text: str
+    tags: Match
+    after: str
+    before: str
+    limit: int
+    order: Order
+
+
+class TurnQuery(Struct, frozen=True):
+    """The turns that `Catalog.recall` is asked for, besides the words."""
+
+    roles: Sequence[Role]
+    start: Instant | None
+    end: Instant | None
+    limit: int
+
+
 # --- grants
 
 
@@ -149,8 +174,8 @@ def grants_that_count(rows: Iterable[AttachedRow]) -> Grants:
     """An agent's own grant, else the widest of its groups. Rows of the agents themselves come first."""
     counting: defaultdict[str, dict[int, AttachedRow]] = defaultdict(dict)
     for row in rows:
-        known = counting[row.agent].get(row.thing)
-        if known is None or (known.via and _width(row.grant) > _width(known.grant)):
+        current = counting[row.agent].get(row.thing)
+        if current is None or (current.via and _width(row.grant) > _width(current.grant)):
             counting[row.agent][row.thing] = row
     return counting
 
@@ -161,12 +186,12 @@ def grant_of(grants: Grants, agent: str, thing: int) -> Grant:
 
 
 def all_attached(
-    agents: Sequence[str], known: Collection[str], grants: Grants, things: Mapping[int, Block | Archive]
+    agents: Sequence[str], existing: Collection[str], grants: Grants, things: Mapping[int, Block | Archive]
 ) -> dict[str, list[Attached]]:
     """What each of these agents may use: its own first, each in the order of making."""
     attached: dict[str, list[Attached]] = {}
     for agent in dict.fromkeys(agents):
-        if agent in known:
+        if agent in existing:
             usable = [row for row in grants.get(agent, {}).values() if row.grant.access != "none"]
             usable.sort(key=lambda row: (bool(row.via), row.thing))
             attached[agent] = [Attached(things[row.thing], row.grant, row.via) for row in usable]

@@ -10,7 +10,7 @@ from itertools import count
 
 from chargehand.errors import StoreError, StoreUnavailable
 from chargehand.models.limits import Pace
-from chargehand.models.shared_limits import Demand, Grant
+from chargehand.models.shared_limits import LimitDemand, LimitGrant
 from chargehand.postgres.client_thread import client_thread
 from chargehand.postgres.database import open_database
 from chargehand.postgres.driver import Connection, driver_errors, explain
@@ -26,7 +26,7 @@ _EXCHANGE = """
 
 
 class PostgresLimits:
-    """What all limiters of this process share: a connection, and who is to be told of changes."""
+    """What all limiters of this process share: a connection, and the callbacks for changes."""
 
     def __init__(self, url: PostgresUrl) -> None:
         self._url = url
@@ -37,15 +37,15 @@ class PostgresLimits:
         self.session = 0
 
     def join(self, credential: str, pace: Pace, changed: Callable[[], None]) -> "PostgresLimitMember":
-        """A limiter takes part from now on."""
+        """Add a limiter."""
         self._listeners.setdefault(credential, []).append(changed)
         return PostgresLimitMember(self, credential, pace, changed, next(self._members))
 
     def forget(self, credential: str, changed: Callable[[], None]) -> None:
-        """It is not told of changes any more."""
+        """Remove the callback of a limiter."""
         self._listeners[credential].remove(changed)
 
-    async def exchange(self, values: Callable[[int], tuple[object, ...]]) -> Grant:
+    async def exchange(self, values: Callable[[int], tuple[object, ...]]) -> LimitGrant:
         """Ask once. `values` makes the parameters for the session of this process."""
         async with self._gate:
             try:
@@ -56,7 +56,7 @@ class PostgresLimits:
                 raise explain(error, self._url) from error
         assert row is not None, "the function always answers"
         slots, fair, in_round, slowed, pause, requests, tokens, wait = row
-        return Grant(
+        return LimitGrant(
             slots=slots,
             fair=fair,
             round=in_round,
@@ -106,22 +106,22 @@ class PostgresLimitMember:
         self._number = number
         self._session = 0
 
-    def exchange(self, demand: Demand, then: Callable[[Grant | StoreError], None]) -> None:
+    def exchange(self, demand: LimitDemand, then: Callable[[LimitGrant | StoreError], None]) -> None:
         """Send a demand. The answer comes in the thread of all connections."""
         client_thread().spawn(self._exchange(demand, then))
 
     def leave(self) -> None:
         """Give back the whole share."""
         self._limits.forget(self._credential, self._changed)
-        self.exchange(Demand(slots=0), lambda _answer: None)
+        self.exchange(LimitDemand(slots=0), lambda _answer: None)
 
-    async def _exchange(self, demand: Demand, then: Callable[[Grant | StoreError], None]) -> None:
+    async def _exchange(self, demand: LimitDemand, then: Callable[[LimitGrant | StoreError], None]) -> None:
         try:
             then(await self._limits.exchange(lambda session: self._values(session, demand)))
         except StoreError as error:
             then(error)
 
-    def _values(self, session: int, demand: Demand) -> tuple[object, ...]:
+    def _values(self, session: int, demand: LimitDemand) -> tuple[object, ...]:
         if self._session not in (0, session) and demand.slots > demand.active:
             self._session = session
             raise StoreUnavailable("the connection was lost, and others may have the share by now")

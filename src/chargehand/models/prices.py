@@ -164,5 +164,5 @@ def similar_models(provider: str, name: str) -> tuple[str, ...]:
         return ()
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - as above
 
-    known = [model.id for entry in get_snapshot().providers if entry.id == provider for model in entry.models]
-    return tuple(nearest_names(name, known, count=_MAX_SIMILAR, similarity=_TYPO))
+    names = [model.id for entry in get_snapshot().providers if entry.id == provider for model in entry.models]
+    return tuple(nearest_names(name, names, count=_MAX_SIMILAR, similarity=_TYPO))

@@ -20,7 +20,7 @@ from chargehand.errors import StoreError
 from chargehand.models.limits import Limiter, Pace, Ticket
 
 _POLL: Seconds = 0.05
-"""How soon the store is asked again while calls wait; it tells of changes, so this is for changes nobody tells of."""
+"""How soon the store is asked again while calls wait, in case a notification of a change is lost."""
 _PATIENCE: Seconds = 0.5
 """How soon it is asked again when it could not be reached."""
 _LEASE: Seconds = 1.0
@@ -31,7 +31,7 @@ _LINGER: Seconds = 0.25
 logger = logging.getLogger(__name__)
 
 
-class Demand(Struct, frozen=True):
+class LimitDemand(Struct, frozen=True):
     """What a process tells the store about its calls with one credential, and asks for."""
 
     slots: int
@@ -56,7 +56,7 @@ class Demand(Struct, frozen=True):
     """How long the provider wants no calls."""
 
 
-class Grant(Struct, frozen=True):
+class LimitGrant(Struct, frozen=True):
     """What the store answers to a demand."""
 
     slots: int
@@ -86,7 +86,7 @@ class LimitStore(Protocol):
 class LimitMember(Protocol):
     """One limiter that takes part."""
 
-    def exchange(self, demand: Demand, then: Callable[[Grant | StoreError], None]) -> None:
+    def exchange(self, demand: LimitDemand, then: Callable[[LimitGrant | StoreError], None]) -> None:
         """Send a demand; `then` is given the answer, in any thread. The next demand waits until then."""
         ...
 
@@ -113,7 +113,7 @@ class SharedLimiter(Limiter):
         self.allowed = 0
         self._member = store.join(credential, self.pace, self._changed_elsewhere)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._grant = Grant(slots=0)
+        self._grant = LimitGrant(slots=0)
         self._asking = False
         self._ask_again = False
         self._asked_slots = 0
@@ -166,7 +166,7 @@ class SharedLimiter(Limiter):
             self._ask()
 
     def close(self) -> None:
-        """Give the share back. Nobody may wait any more."""
+        """Give the share back. No call may wait any more."""
         if self._next_ask is not None:
             self._next_ask.cancel()
         self._member.leave()
@@ -219,7 +219,7 @@ class SharedLimiter(Limiter):
         self._next_ask = None
         self._ask()
 
-    def _demand(self) -> Demand:
+    def _demand(self) -> LimitDemand:
         waiting = [tokens for place, tokens in self._waiting if not place.done()]
         if not self.active and not waiting:
             self.allowed = 0
@@ -229,7 +229,7 @@ class SharedLimiter(Limiter):
             spare_calls = self._used_of_lease  # as many as the last lease served: the next second needs no trip
             requests = max(0, len(waiting) + spare_calls - self._requests_left)
             tokens = max(0, sum(waiting) + spare_calls * waiting[0] - self._tokens_left)
-        demand = Demand(
+        demand = LimitDemand(
             slots=self.allowed,
             active=self.active,
             waiting=len(waiting),
@@ -249,7 +249,7 @@ class SharedLimiter(Limiter):
 
     # both are called in the thread of the store, also when the loop of the calls is closed already
 
-    def _answered(self, answer: Grant | StoreError) -> None:
+    def _answered(self, answer: LimitGrant | StoreError) -> None:
         if self._loop is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._apply, answer)
@@ -259,7 +259,7 @@ class SharedLimiter(Limiter):
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._ask)
 
-    def _apply(self, answer: Grant | StoreError) -> None:
+    def _apply(self, answer: LimitGrant | StoreError) -> None:
         self._asking = False
         if isinstance(answer, StoreError):
             logger.warning("no call begins, because the limits of its provider cannot be looked up: %s", answer)
@@ -280,13 +280,13 @@ class SharedLimiter(Limiter):
             self._told_waiting = False
 
     def _shrink(self) -> bool:
-        """Give up what others should have, as far as no call uses it; whether it was anything."""
+        """Give up unused slots beyond the fair share; whether there were any."""
         if self._grant.fair < 0 or self.allowed <= max(self.active, self._grant.fair):
             return False
         self.allowed = max(self.active, self._grant.fair)
         return True
 
-    def _take_lease(self, answer: Grant) -> None:
+    def _take_lease(self, answer: LimitGrant) -> None:
         if not answer.requests and not answer.tokens:
             return
         now = self._clock()

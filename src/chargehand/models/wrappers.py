@@ -78,8 +78,8 @@ class OwnModel:
             )
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
-        asked = _as_text(request) if self._as_text else request
-        arguments: tuple[object, ...] = (asked, hear) if self._streams else (asked,)
+        argument = _as_text(request) if self._as_text else request
+        arguments: tuple[object, ...] = (argument, hear) if self._streams else (argument,)
         if self._is_async:
             returned = await cast("Any", self._function(*arguments))
         else:  # a plain function may wait for a server, so it runs in a thread

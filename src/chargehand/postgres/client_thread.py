@@ -16,7 +16,7 @@ from chargehand.engine.policy import Seconds
 
 Outcome = TypeVar("Outcome")
 logger = logging.getLogger(__name__)
-_LEAVING: Seconds = 2.0
+_EXIT_TIMEOUT: Seconds = 2.0
 
 
 class ClientThread:
@@ -72,7 +72,7 @@ class ClientThread:
     def _leave(self) -> None:
         if self._thread is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._over.set)
-            self._thread.join(_LEAVING)
+            self._thread.join(_EXIT_TIMEOUT)
 
 
 async def _guard(work: Coroutine[Any, Any, None]) -> None:

@@ -15,7 +15,7 @@ from chargehand.engine.policy import Seconds
 from chargehand.errors import Refused
 from chargehand.postgres.client_thread import client_thread
 from chargehand.postgres.driver import (
-    CONNECTING,
+    CONNECT_TIMEOUT,
     CommitUnknown,
     Connection,
     Pool,
@@ -33,10 +33,10 @@ from chargehand.store_url import PostgresUrl
 
 Outcome = TypeVar("Outcome")
 
-_MOST = 8
+_MAX_CONNECTIONS = 8
 """Connections of a tenant in one process, besides those that write and listen."""
-_IDLE: Seconds = 30.0
-_PATIENCE: Seconds = 5.0
+_IDLE_SECONDS: Seconds = 30.0
+_RETRY_SECONDS: Seconds = 5.0
 """How long to try again when the connection is lost, or the server takes none."""
 _FIRST_PAUSE: Seconds = 0.05
 _LONGEST_PAUSE: Seconds = 0.5
@@ -69,23 +69,23 @@ class PostgresDatabase:
 
     async def use(self, work: Callable[[Connection], Awaitable[Outcome]]) -> Outcome:
         """The work's outcome, each statement by itself. All of it may be repeated if the connection is lost."""
-        return await client_thread().run(self._patiently(partial(self._use, work)))
+        return await client_thread().run(self._retry(partial(self._use, work)))
 
     async def read(self, work: Callable[[Connection], Awaitable[Outcome]]) -> Outcome:
-        """The work's outcome; all it reads is of one moment."""
+        """The work's outcome; all its statements read one snapshot."""
         attempt = partial(self._transact, work, isolation="repeatable_read", readonly=True)
-        return await client_thread().run(self._patiently(attempt))
+        return await client_thread().run(self._retry(attempt))
 
     async def write(self, work: Callable[[Connection], Awaitable[Outcome]], *, idempotent: bool = False) -> Outcome:
         """The work's outcome, once it is durable. It is done again if it was undone by the server or a lost connection.
 
         An error that the work raises undoes it. Idempotent work, which comes to the same if it was done before, is also
-        done again when nobody can say whether it was committed.
+        done again when it is unknown whether it was committed.
         """
-        return await client_thread().run(self._patiently(partial(self._transact, work), idempotent=idempotent))
+        return await client_thread().run(self._retry(partial(self._transact, work), idempotent=idempotent))
 
     async def connect(self) -> Connection:
-        """A connection of its own, for who must keep it. Only for work that runs in the thread of all connections."""
+        """A connection outside the pool, for long use. Only for work that runs in the thread of all connections."""
         connection = await connect(self.url)
         try:
             await setup(connection, self.tenant)
@@ -113,7 +113,7 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncGenerator[Connection]:
-        async with self._pool.acquire(timeout=CONNECTING) as connection:
+        async with self._pool.acquire(timeout=CONNECT_TIMEOUT) as connection:
             try:
                 yield connection
             except driver_errors() as error:
@@ -121,9 +121,9 @@ class PostgresDatabase:
                     connection.terminate()  # it must not be used again
                 raise
 
-    async def _patiently(self, attempt: Callable[[], Awaitable[Outcome]], *, idempotent: bool = False) -> Outcome:
+    async def _retry(self, attempt: Callable[[], Awaitable[Outcome]], *, idempotent: bool = False) -> Outcome:
         loop = asyncio.get_running_loop()
-        until = loop.time() + _PATIENCE
+        until = loop.time() + _RETRY_SECONDS
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -144,9 +144,9 @@ async def setup(connection: Connection, tenant: int) -> None:
 # --- opening
 
 
-_OPEN: dict[PostgresUrl, PostgresDatabase] = {}
+_DATABASES: dict[PostgresUrl, PostgresDatabase] = {}
 """By URL. Only the thread of all connections uses it."""
-os.register_at_fork(after_in_child=_OPEN.clear)  # connections of the parent are worth nothing in a child
+os.register_at_fork(after_in_child=_DATABASES.clear)  # connections of the parent are worth nothing in a child
 
 
 async def open_database(url: PostgresUrl, *, create: bool = True) -> PostgresDatabase:
@@ -155,7 +155,7 @@ async def open_database(url: PostgresUrl, *, create: bool = True) -> PostgresDat
 
 
 async def _open(url: PostgresUrl, *, create: bool) -> PostgresDatabase:
-    if url not in _OPEN:
+    if url not in _DATABASES:
         try:
             connection = await connect(url)
         except Exception as error:
@@ -169,9 +169,9 @@ async def _open(url: PostgresUrl, *, create: bool) -> PostgresDatabase:
             raise explain(error, url) from error
         finally:
             connection.terminate()
-        pool = await create_pool(url, partial(_setup, tenant), most=_MOST, idle=_IDLE)
-        _OPEN.setdefault(url, PostgresDatabase(url, pool, tenant))
-    return _OPEN[url]
+        pool = await create_pool(url, partial(_setup, tenant), most=_MAX_CONNECTIONS, idle=_IDLE_SECONDS)
+        _DATABASES.setdefault(url, PostgresDatabase(url, pool, tenant))
+    return _DATABASES[url]
 
 
 async def list_tenants(url: PostgresUrl) -> list[str]:

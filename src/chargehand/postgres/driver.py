@@ -1,4 +1,4 @@
-"""asyncpg, as far as it is used here: connections and pools with types, and its errors in words."""
+"""asyncpg as far as it is used here: typed connections and pools, and explained errors."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 Row: TypeAlias = Sequence[Any]
 """A row of an answer, by position."""
-Heard: TypeAlias = "Callable[[Connection, int, str, str], None]"
-"""Told of a notification: the connection, the process that sent it, the channel, the payload."""
+NoticeListener: TypeAlias = "Callable[[Connection, int, str, str], None]"
+"""Called for a notification with the connection, the process that sent it, the channel, the payload."""
 Setup: TypeAlias = "Callable[[Connection], Awaitable[None]]"
 
-CONNECTING: Seconds = 10.0
+CONNECT_TIMEOUT: Seconds = 10.0
 """How long a server may take to accept a connection."""
-ANSWERING: Seconds = 60.0
+STATEMENT_TIMEOUT: Seconds = 60.0
 """How long it may take to answer a statement."""
-OLDEST = 15
+OLDEST_SERVER = 15
 """The oldest major version of the server that is supported."""
 _SETTINGS = {
     "application_name": "chargehand",
@@ -40,7 +40,7 @@ class Transaction(Protocol):
 
 
 class Connection(Protocol):
-    """What asyncpg's connections can do."""
+    """The methods of asyncpg's connections that are used here."""
 
     async def execute(self, query: str, *values: object, timeout: float | None = None) -> str: ...  # noqa: ASYNC109 - as below
     async def executemany(self, query: str, values: Sequence[Sequence[object]]) -> None: ...
@@ -48,7 +48,7 @@ class Connection(Protocol):
     async def fetchrow(self, query: str, *values: object) -> Row | None: ...
     async def fetchval(self, query: str, *values: object) -> Any: ...
     def transaction(self, *, isolation: str | None = None, readonly: bool = False) -> Transaction: ...
-    async def add_listener(self, channel: str, callback: Heard) -> None: ...
+    async def add_listener(self, channel: str, callback: NoticeListener) -> None: ...
     def is_closed(self) -> bool: ...
     def get_server_pid(self) -> int: ...
     def get_server_version(self) -> tuple[Any, ...]: ...
@@ -58,8 +58,6 @@ class Connection(Protocol):
 
 class Pool(Protocol):
     def acquire(self, *, timeout: float | None = None) -> AbstractAsyncContextManager[Connection]: ...
-    async def close(self) -> None: ...
-    def terminate(self) -> None: ...
 
 
 def _asyncpg() -> "ModuleType":
@@ -73,7 +71,7 @@ def _asyncpg() -> "ModuleType":
 async def connect(url: PostgresUrl) -> Connection:
     """One connection, outside of any pool. Raises what `explain` explains."""
     connection = await _asyncpg().connect(
-        url.dsn, timeout=CONNECTING, command_timeout=ANSWERING, server_settings=_SETTINGS
+        url.dsn, timeout=CONNECT_TIMEOUT, command_timeout=STATEMENT_TIMEOUT, server_settings=_SETTINGS
     )
     return cast("Connection", connection)
 
@@ -91,8 +89,8 @@ async def create_pool(url: PostgresUrl, setup: Setup, *, most: int, idle: Second
         max_inactive_connection_lifetime=idle,
         init=setup,
         reset=keep,
-        timeout=CONNECTING,
-        command_timeout=ANSWERING,
+        timeout=CONNECT_TIMEOUT,
+        command_timeout=STATEMENT_TIMEOUT,
         server_settings=_SETTINGS,
     )
     return cast("Pool", pool)
@@ -102,7 +100,7 @@ async def create_pool(url: PostgresUrl, setup: Setup, *, most: int, idle: Second
 async def in_transaction(
     connection: Connection, *, isolation: str | None = None, readonly: bool = False
 ) -> AsyncGenerator[None]:
-    """Commit at the end, roll back after an error. CommitUnknown if nobody can say whether it was committed."""
+    """Commit at the end, roll back after an error. CommitUnknown if the connection is lost meanwhile."""
     transaction = connection.transaction(isolation=isolation, readonly=readonly)
     await transaction.start()
     try:
@@ -128,7 +126,7 @@ class CommitUnknown(Exception):
 
 _LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "53300"})
 _REPEATABLE = frozenset({"40001", "40P01"})
-_WORDS = {
+_EXPLANATIONS = {
     "28": "it refuses the user ({error}); check user and password in the URL, or PGUSER and PGPASSWORD",
     "3D": "{error}; create it: createdb NAME",
     "53100": "the disk of the server is full; free some space",
@@ -164,12 +162,12 @@ def is_lost(error: BaseException) -> bool:
 
 
 def is_repeatable(error: BaseException) -> bool:
-    """Whether the transaction was undone for a reason that need not come again."""
+    """Whether the transaction was undone for a temporary reason."""
     return is_lost(error) or _state(error) in _REPEATABLE
 
 
 def explain(error: BaseException, url: PostgresUrl) -> StoreError:
-    """What went wrong, in words, by who can act."""
+    """The error of the driver as one that says what failed and what to do."""
     explained = _explained(error, url)
     explained.__cause__ = error
     return explained
@@ -184,8 +182,10 @@ def _explained(error: BaseException, url: PostgresUrl) -> StoreError:
         return StoreUnavailable(f"{url} did not answer in time; check the server and the network, and try again")
     state = _state(error)
     for prefix in (state, state[:2]):
-        if prefix in _WORDS:
-            return StoreUnavailable(f"{url} cannot be used: {_WORDS[prefix].format(error=error)}. Nothing was lost")
+        if prefix in _EXPLANATIONS:
+            return StoreUnavailable(
+                f"{url} cannot be used: {_EXPLANATIONS[prefix].format(error=error)}. Nothing was lost"
+            )
     if is_lost(error):
         return StoreUnavailable(
             f"{url} cannot be reached: {error}; check that the server runs there, and try again. Nothing was lost"

@@ -3,7 +3,7 @@
 from importlib import resources
 
 from chargehand.errors import Corrupt, Refused, StoreError
-from chargehand.postgres.driver import OLDEST, Connection, in_transaction
+from chargehand.postgres.driver import OLDEST_SERVER, Connection, in_transaction
 from chargehand.store_url import PostgresUrl
 
 _LOCK = 0x4368676D
@@ -31,32 +31,35 @@ async def migrate(connection: Connection, url: PostgresUrl, *, create: bool) -> 
     Refused where there is none yet, and none is to be created.
     """
     server = connection.get_server_version()[0]
-    if server < OLDEST:
-        raise StoreError(f"{url} is PostgreSQL {server}, and chargehand needs {OLDEST} or newer; upgrade the server")
-    known = scripts()
-    version = await _version(connection, url, known=len(known))
-    if version == len(known):
+    if server < OLDEST_SERVER:
+        raise StoreError(
+            f"{url} is PostgreSQL {server}, and chargehand needs {OLDEST_SERVER} or newer; upgrade the server"
+        )
+    migrations = scripts()
+    latest = len(migrations)
+    version = await _version(connection, url, latest=latest)
+    if version == latest:
         return
     if not version and not create:
         raise Refused(f"there is nothing of chargehand in {url} yet; run something first, or name another database")
     async with in_transaction(connection):
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-        version = await _version(connection, url, known=len(known))  # another process may have been faster
+        version = await _version(connection, url, latest=latest)  # another process may have been faster
         await connection.execute(_BEGIN)
-        for script in known[version:]:
+        for script in migrations[version:]:
             await connection.execute(script)
-        await connection.execute("UPDATE chargehand.schema SET version = $1", len(known))
+        await connection.execute("UPDATE chargehand.schema SET version = $1", latest)
 
 
-async def _version(connection: Connection, url: PostgresUrl, *, known: int) -> int:
+async def _version(connection: Connection, url: PostgresUrl, *, latest: int) -> int:
     if not await connection.fetchval(_HAS_SCHEMA):
         return 0
     version = await connection.fetchval("SELECT version FROM chargehand.schema")
     if not isinstance(version, int):
         raise Corrupt(f"{url} does not say which schema it has; restore it from a backup")
-    if version > known:
+    if version > latest:
         raise Corrupt(
-            f"{url} has schema {version} and this chargehand knows {known}: a newer version wrote it; "
+            f"{url} has schema {version} and this chargehand knows {latest}: a newer version wrote it; "
             "upgrade chargehand",
             newer=True,
         )

@@ -148,30 +148,30 @@ async def _answer(
 
 
 async def _answer_in_words(
-    run: str, asked: ev.InputRequested, on_question: OnQuestion | None
+    run: str, pending: ev.InputRequested, on_question: OnQuestion | None
 ) -> ev.InputAnswered | None:
     if on_question is None:
         return None
-    fields = asked.question or ev.Question("question")
+    fields = pending.question or ev.Question("question")
     question = PersonQuestion(
         run=run,
-        text=asked.text,
+        text=pending.text,
         options=fields.options,
         free_text=fields.free_text,
         schema=fields.schema,
         worker=" > ".join(fields.workers),
-        task=asked.task,
+        task=pending.task,
     )
     value = await _call(on_question, question)
-    return None if value is None else ev.InputAnswered(asked.number, "answer", result=encode_value(value))
+    return None if value is None else ev.InputAnswered(pending.number, "answer", result=encode_value(value))
 
 
 async def _call(function: Callable[..., object], request: Struct) -> object:
     """What a function of the program says. A plain one may wait for a person, so it runs in a thread."""
     if inspect.iscoroutinefunction(function):
         return await function(request)
-    said = await asyncio.to_thread(function, request)
-    return await said if inspect.isawaitable(said) else said
+    returned = await asyncio.to_thread(function, request)
+    return await returned if inspect.isawaitable(returned) else returned
 
 
 def _requests(run: str, state: RunState, pending: ev.InputRequested) -> dict[int, ApprovalRequest]:
@@ -221,37 +221,37 @@ def read_answer(run: str, state: RunState | None, answer: Answer, reason: str = 
     """An answer as an event. Refused where nothing is asked, or where one word would have to do for several calls."""
     if not isinstance(answer, bool | str | Mapping):
         return answer
-    asked = None if state is None else state.input
-    if state is None or asked is None:
+    pending = None if state is None else state.input
+    if state is None or pending is None:
         ended = "" if state is None or state.ended is None else f" It has ended ({state.ended.ending})."
         raise Refused(f"run {run!r} asks nothing, so there is nothing to answer.{ended}")
     if state.requested.parent is not None:
         raise Refused(f"run {run!r} works for run {state.requested.parent.run!r}; answer that one")
-    if asked.what == "question":
-        return ev.InputAnswered(asked.number, "answer", reason, result=encode_value(answer))
+    if pending.what == "question":
+        return ev.InputAnswered(pending.number, "answer", reason, result=encode_value(answer))
     answer = _as_word(answer) if isinstance(answer, bool) else answer
-    if asked.what == "effect":
-        return _read_effect_answer(asked, answer, reason)
-    return _read_call_answer(run, asked, answer, reason)
+    if pending.what == "effect":
+        return _read_effect_answer(pending, answer, reason)
+    return _read_call_answer(run, pending, answer, reason)
 
 
 def _read_call_answer(
-    run: str, asked: ev.InputRequested, answer: str | Mapping[int, str], reason: str
+    run: str, pending: ev.InputRequested, answer: str | Mapping[int, str], reason: str
 ) -> ev.InputAnswered:
     """Verdicts on the calls that wait, or on the plan."""
-    waiting = _waiting_calls(asked)
+    waiting = _waiting_calls(pending)
     if isinstance(answer, str):
         if len(waiting) > 1:
             listed = "; ".join(f"{call}: {text}" for call, text in waiting.items())
             example = ", ".join(f'{call}: "approve"' for call in waiting)
             raise Refused(f"run {run!r} asks about {len(waiting)} calls ({listed}). Answer each: {{{example}}}")
-        return _answered(asked, {_first_call(asked): _read_verdict("the answer", answer, reason)})
+        return _answered(pending, {_first_call(pending): _read_verdict("the answer", answer, reason)})
     for call in answer:
         if call not in waiting:
             raise Refused(f"run {run!r} does not ask about call {call}; it asks about {', '.join(map(str, waiting))}")
-    if _first_call(asked) not in answer:
-        raise Refused(f"run {run!r} asks about call {_first_call(asked)} first; answer that one too")
-    return _answered(asked, {call: _read_verdict("the answer", word, reason) for call, word in answer.items()})
+    if _first_call(pending) not in answer:
+        raise Refused(f"run {run!r} asks about call {_first_call(pending)} first; answer that one too")
+    return _answered(pending, {call: _read_verdict("the answer", word, reason) for call, word in answer.items()})
 
 
 def _as_word(approved: bool) -> _Word:  # noqa: FBT001 - it is what a person answered

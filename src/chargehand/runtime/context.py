@@ -234,8 +234,8 @@ class _StepContext:
     ) -> _Shape:
         if self._work.kind != "attempt":
             raise Refused("only attempts record steps")
-        asked = digest(name, request)
-        recorded = self._next_recorded(asked, effect)
+        request_digest = digest(name, request)
+        recorded = self._next_recorded(request_digest, effect)
         if recorded is not None:
             return _shaped(recorded, shape)
         task = self._work.task
@@ -248,7 +248,7 @@ class _StepContext:
             name=name,
             kind=kind,
             effect=effect,
-            request=asked,
+            request=request_digest,
             call=tool_call,
         )
         is_paid = reserve != NOTHING
@@ -271,25 +271,25 @@ class _StepContext:
             result = encode_value(done.value)
         else:
             result, _ = encode_or_text(done.value)
-        finished = ev.StepFinished(task, attempt, number, result, done.good, done.used)
+        finished = ev.StepFinished(task, attempt, step=number, result=result, good=done.good, used=done.used)
         if effect == "read":
             await self._line.ask(finished)
         else:
             await self._record(finished)
         return _shaped(result, shape)
 
-    def _next_recorded(self, asked: str, effect: Effect) -> Raw | None:
+    def _next_recorded(self, request_digest: str, effect: Effect) -> Raw | None:
         """The result of the next step, where it was recorded before; None: it is made, under a new number."""
-        if effect == "effect" and asked in self._effects:
-            return self._effects[asked]
+        if effect == "effect" and request_digest in self._effects:
+            return self._effects[request_digest]
         self._number += 1
         recorded = self._recorded.get(self._number)
         if recorded is None:
             return None
-        if recorded.result is not None and recorded.request == asked:
+        if recorded.result is not None and recorded.request == request_digest:
             return recorded.result
         self._diverge()
-        return self._next_recorded(asked, effect)
+        return self._next_recorded(request_digest, effect)
 
     async def _record(self, finished: ev.StepFinished) -> None:
         """Record what was done in the world: that it costs an impossible amount does not undo it."""
@@ -328,15 +328,15 @@ class _StepContext:
         if fits and claim.least.within(amount):  # the claim may have grown while it waited
             return amount
         more = claim.least - self._line.state.tasks[self._work.task].reserved
-        cap = self._line.state.ledger.cap_reached(more, keep=self._kept())
+        cap = self._line.state.ledger.cap_reached(more, keep=self._answer_reserve())
         raise WorkFailed(ev.Failure("budget", str(error), cap=cap), NOTHING) from error
 
     def _room(self) -> Amount:
         """What a step may take that does not get all it wants: what is left for the answer stays untouched."""
         state = self._line.state
-        return state.ledger.room(self._kept()) + state.tasks[self._work.task].reserved
+        return state.ledger.room(self._answer_reserve()) + state.tasks[self._work.task].reserved
 
-    def _kept(self) -> Amount:
+    def _answer_reserve(self) -> Amount:
         """What is left for the answer."""
         state = self._line.state
         answer = NOTHING if state.combine == "none" else state.requested.roster.supervision
@@ -403,11 +403,11 @@ class _StepContext:
         floor = state.requested.budget.floor
         if self._work.kind == "answer":
             return floor if claim.keeps_floor else NOTHING
-        left = state.requested.roster.supervision.max(floor)
+        untouched = state.requested.roster.supervision.max(floor)
         if self._work.kind == "plan":
-            room = state.ledger.room(left)
-            left += room - room // 2
-        return left
+            room = state.ledger.room(untouched)
+            untouched += room - room // 2
+        return untouched
 
     async def _hold_more(self, amount: Amount) -> None:
         """Record that the supervisor's work takes more; Refused where the budget does not cover it."""

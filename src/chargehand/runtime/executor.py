@@ -4,7 +4,7 @@ How a model or a tool is called is not known here.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 
 from msgspec import Struct
 
@@ -182,6 +182,16 @@ class NestedRun(Struct, frozen=True):
 _Shape = TypeVar("_Shape")
 
 
+class StepOptions(TypedDict, total=False):
+    """The keyword arguments of `StepContext.step` besides `shape`, for contexts that pass them on."""
+
+    kind: StepKind
+    request: str
+    effect: Effect
+    reserve: Amount | Claim
+    tool_call: str
+
+
 class StepContext(Protocol):
     """All that workers, strategies, tools and checks may ask of the runtime while they work."""
 
@@ -292,23 +302,10 @@ class ContextProxy:
         name: str,
         call: Callable[[str], Awaitable[Done]],
         *,
-        kind: StepKind = "tool",
-        request: str = "",
-        effect: Effect = "read",
-        reserve: Amount | Claim = NOTHING,
         shape: type[_Shape] = object,
-        tool_call: str = "",
+        **options: Unpack[StepOptions],
     ) -> _Shape:
-        return await self._context.step(
-            name,
-            call,
-            kind=kind,
-            request=request,
-            effect=effect,
-            reserve=reserve,
-            shape=shape,
-            tool_call=tool_call,
-        )
+        return await self._context.step(name, call, shape=shape, **options)
 
     async def hold(self, claim: Claim, *, extra: bool = False) -> bool:
         return await self._context.hold(claim, extra=extra)

@@ -73,7 +73,7 @@ class Feed:
         if mates is None:
             mates = self._readers[run] = WeakSet()
             if self._journal.notices is not None:
-                # the readers hold their set, and nobody else does: with the last of them the subscription ends
+                # only the readers hold their set: with the last of them the subscription ends
                 finalize(mates, self._journal.notices.subscribe(run, partial(_look_again, ref(mates))))
         reader = Reader(journal=self._journal, run=run, after=after, most=self._most, mates=mates, expected=expected)
         mates.add(reader)

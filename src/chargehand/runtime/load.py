@@ -46,8 +46,8 @@ class WorkerLoad(Struct, frozen=True):
         """0 for idle and healthy, 1 for full, 2 for full and failing, and more than that for who is shut."""
         here = self.busy + self.queue
         full = min(1.0, here / self.concurrency) if self.concurrency else here / (here + _ROOM)
-        known = 1.0 if self.attempts is None else min(1.0, self.attempts / _ENOUGH)  # one failure is no rate
-        return full + known * min(1.0, max(0.0, self.failures)) + 3 * self.shut
+        confidence = 1.0 if self.attempts is None else min(1.0, self.attempts / _ENOUGH)  # one failure is no rate
+        return full + confidence * min(1.0, max(0.0, self.failures)) + 3 * self.shut
 
     @property
     def crowd(self) -> float:

@@ -73,13 +73,13 @@ async def _view(request: Request, _tenant: Tenant) -> Response:
 
 async def _asset(request: Request, _tenant: Tenant) -> Response:
     name: str = request.path_params["name"]
-    known = _asset_names()
+    names = _asset_names()
     media_type = _TYPES.get(Path(name).suffix)
-    if name not in known or media_type is None:
+    if name not in names or media_type is None:
         raise Problem(404, "no_route", "there is no such file; load the page again")
     headers = {"Cache-Control": _KEPT, "Vary": "Accept-Encoding"}
     packed = f"{name}.gz"
-    if packed in known and "gzip" in request.headers.get("accept-encoding", ""):
+    if packed in names and "gzip" in request.headers.get("accept-encoding", ""):
         return Response(
             _read(f"assets/{packed}"), media_type=media_type, headers={**headers, "Content-Encoding": "gzip"}
         )

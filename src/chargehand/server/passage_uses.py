@@ -59,13 +59,13 @@ def _uses_in(run: str, entries: list[Entry], passage: str) -> Iterator[FoundIn]:
             continue  # most results need not be decoded
         with suppress(msgspec.ValidationError):  # another tool, which returned a text with this id in it
             returned = msgspec.json.decode(event.result, type=_Returned).value
-            for found in returned.found:
-                if found.id == passage:
+            for hit in returned.found:
+                if hit.id == passage:
                     yield FoundIn(
                         run=run,
                         task=event.task,
                         attempt=event.attempt,
                         at=entry.at,
                         query=returned.query,
-                        score=found.score,
+                        score=hit.score,
                     )

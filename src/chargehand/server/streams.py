@@ -73,7 +73,7 @@ class GzipStream:
     Its window is small: there may be a thousand of them, and entries repeat what stands shortly before.
     """
 
-    HEADERS = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}  # noqa: RUF012 - nobody changes it
+    HEADERS = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}  # noqa: RUF012 - never changed
 
     def __init__(self) -> None:
         self._packer = zlib.compressobj(level=4, wbits=16 + 13, memLevel=6)

@@ -38,10 +38,10 @@ class WorkerTimes:
 
     async def _of(self, team: str) -> Mapping[str, Seconds]:
         now = time.time()
-        kept = self._medians.get(team)
-        if kept is None or not kept.by_worker or not 0 <= now - kept.at < _FRESH:
-            kept = self._medians[team] = _Medians(now, await self._read(team, now))
-        return kept.by_worker
+        medians = self._medians.get(team)
+        if medians is None or not medians.by_worker or not 0 <= now - medians.at < _FRESH:
+            medians = self._medians[team] = _Medians(now, await self._read(team, now))
+        return medians.by_worker
 
     async def _read(self, team: str, now: Instant) -> Mapping[str, Seconds]:
         journal = self._tenant.journal

@@ -118,9 +118,9 @@ def find_periods(text: str) -> list[Date]:
     A date that can be read in two ways is left out, and so are words that may be no month: "may", "march".
     """
     periods = [
-        structs.replace(found, text=found.text.rstrip("."))
-        for found in find_dates(text)
-        if found.other is None and found.day <= calendar.monthrange(found.year or 2024, found.month)[1]
+        structs.replace(mention, text=mention.text.rstrip("."))
+        for mention in find_dates(text)
+        if mention.other is None and mention.day <= calendar.monthrange(mention.year or 2024, mention.month)[1]
     ]
     for match in _MONTH_OR_YEAR.finditer(text):
         form = match.lastgroup or ""

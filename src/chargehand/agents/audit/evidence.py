@@ -58,7 +58,7 @@ class KnownNumbers:
         for value, step in number.readings:
             margin = _rounding_margin(value, step, is_rough=is_rough)
             start = bisect_left(self.sorted, value - margin)
-            near += [known for known in self.sorted[start : start + 50] if known <= value + margin]
+            near += [figure for figure in self.sorted[start : start + 50] if figure <= value + margin]
         return near
 
 

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from json import JSONDecoder
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, Unpack, cast
 
 import msgspec
 from msgspec import Struct, structs
@@ -23,8 +23,7 @@ from chargehand.agents.setup import ReadyWorker
 from chargehand.agents.shape import JsonShape, encode_schema, list_schema, one_line, text_schema
 from chargehand.agents.spending import Spending
 from chargehand.agents.writer import Writer
-from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.events import Effect, StepKind
+from chargehand.engine.budget import NOTHING
 from chargehand.engine.facts import CheckRefusal, NotReviewed, ResultAccepted, ResultRefused
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
@@ -35,7 +34,7 @@ from chargehand.models.artifacts import WorkerOutput
 from chargehand.models.messages import Message, Request, new_nonce, wrap
 from chargehand.models.model import Model
 from chargehand.models.request_facts import Given, Reviewing
-from chargehand.runtime.executor import Claim, ContextProxy, Done, StepContext, WorkFailed
+from chargehand.runtime.executor import ContextProxy, Done, StepContext, StepOptions, WorkFailed
 from chargehand.text.citations import names_source
 from chargehand.text.words import WORD
 from chargehand.tools.calling import THREADS, GivenUp, capped
@@ -346,26 +345,14 @@ class Witness(ContextProxy):
         name: str,
         call: Callable[[str], Awaitable[Done]],
         *,
-        kind: StepKind = "tool",
-        request: str = "",
-        effect: Effect = "read",
-        reserve: Amount | Claim = NOTHING,
         shape: type[_Shape] = object,
-        tool_call: str = "",
+        **options: Unpack[StepOptions],
     ) -> _Shape:
+        kind = options.get("kind", "tool")
         if kind == "remember":
-            self.late = partial(self._context.step, name, call, kind=kind, effect=effect)
+            self.late = partial(self._context.step, name, call, **options)
             return cast("_Shape", None)  # it is not read
-        result = await super().step(
-            name,
-            call,
-            kind=kind,
-            request=request,
-            effect=effect,
-            reserve=reserve,
-            shape=shape,
-            tool_call=tool_call,
-        )
+        result = await super().step(name, call, shape=shape, **options)
         self.acted = self.acted or (isinstance(result, Came) and result.acted)
         if kind == "tool":
             self.called = True

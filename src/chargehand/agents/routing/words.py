@@ -108,13 +108,13 @@ def _pattern(phrase: str) -> re.Pattern[str]:
 def by_tags(text: str, cards: Sequence[WorkerCard]) -> Decision:
     """The worker with most of the tags that stand in the text; one that few workers have tells more."""
     request = f" {_stems(text)} "
-    named = {card.name: {tag for tag in card.tags if f" {_stems(tag)} " in request} for card in cards}
-    counts = Counter(tag for tags in named.values() for tag in tags)
-    scores = share_scores({name: sum(1.0 / counts[tag] for tag in tags) for name, tags in named.items()})
+    tags_in_text = {card.name: {tag for tag in card.tags if f" {_stems(tag)} " in request} for card in cards}
+    counts = Counter(tag for tags in tags_in_text.values() for tag in tags)
+    scores = share_scores({name: sum(1.0 / counts[tag] for tag in tags) for name, tags in tags_in_text.items()})
     if not scores:
         return no_worker("tags", "no word of the request is a tag of a worker")
     worker, confidence = scores[0]
-    return choose("tags", scores, confidence, f"the request names {', '.join(sorted(named[worker]))}")
+    return choose("tags", scores, confidence, f"the request names {', '.join(sorted(tags_in_text[worker]))}")
 
 
 def _stems(text: str) -> str:
@@ -130,8 +130,8 @@ class Lexicon:
     def __init__(self, cards: Sequence[WorkerCard]) -> None:
         self._profiles: dict[str, Counter[str]] = {}
         for card, texts in zip(cards, worker_texts(cards), strict=True):
-            said = [*texts.phrases, *texts.examples, card.name, *card.tags]
-            self._profiles[card.name] = Counter(stems(" ".join(said)))
+            phrases = [*texts.phrases, *texts.examples, card.name, *card.tags]
+            self._profiles[card.name] = Counter(stems(" ".join(phrases)))
         counts = Counter(term for profile in self._profiles.values() for term in profile)
         self._weights = {term: math.log(1 + len(cards) / count) for term, count in counts.items()}
         self._lengths = {name: self._length(profile) for name, profile in self._profiles.items()}
@@ -168,8 +168,8 @@ class Lexicon:
 
     def _sureness(self, worker: str, terms: Set[str]) -> float:
         """From 0 to 1, by how much of a request's words the worker uses."""
-        known = sum(self._weight(term) for term in terms & self._profiles[worker].keys())
-        return min(1.0, known / sum(map(self._weight, terms)) / _SURE)
+        weight = sum(self._weight(term) for term in terms & self._profiles[worker].keys())
+        return min(1.0, weight / sum(map(self._weight, terms)) / _SURE)
 
     def _weight(self, term: str) -> float:
         """How telling a word is. One that no worker uses tells as much as one that a single worker uses."""

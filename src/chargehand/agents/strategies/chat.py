@@ -233,7 +233,7 @@ def _words(value: object) -> str:
 
 
 class SpeakerReply(Struct, frozen=True):
-    """Who a model would have speak next; nobody: the talk is over."""
+    """The worker that a model chooses to speak next; empty: the talk is over."""
 
     next: str | None
     why: str | None = None

@@ -130,15 +130,15 @@ def _check_plan(sent: VerdictBody | AnswerBody) -> None:
         raise Problem(422, "invalid", "a plan comes with the verdict `edit`, and with no other")
 
 
-def _check_shape(asked: ev.InputRequested, sent: AnswerBody) -> None:
+def _check_shape(pending: ev.InputRequested, sent: AnswerBody) -> None:
     """Refuse an answer in words that is none of the options, or not of the form that the question wants."""
-    if sent.verdict != "answer" or asked.number != sent.number or asked.question is None:
+    if sent.verdict != "answer" or pending.number != sent.number or pending.question is None:
         return
-    options = asked.question.options
-    if options and not asked.question.free_text and sent.result not in options:
+    options = pending.question.options
+    if options and not pending.question.free_text and sent.result not in options:
         detail = f"the answer must be one of {listed([repr(option) for option in options])}"
         raise Problem(422, "invalid", detail, faults=[Fault("result", detail)])
-    schema = asked.question.schema
+    schema = pending.question.schema
     if isinstance(schema, dict):
         misfits = [Fault("result", problem) for problem in problems(sent.result, cast("dict[str, Any]", schema))]
         if misfits:

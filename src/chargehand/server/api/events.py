@@ -240,8 +240,8 @@ def _events_and_words(
                 tenant.word_listeners.pop(followed.run, None)
 
     def hear(work: Work, text: str) -> None:
-        said = StreamedWords(run=followed.run, work=work.kind, task=work.task, attempt=work.number, text=text)
-        pieces.add(event(said, name="words"))
+        words = StreamedWords(run=followed.run, work=work.kind, task=work.task, attempt=work.number, text=text)
+        pieces.add(event(words, name="words"))
 
     return events(), words()
 
@@ -292,12 +292,12 @@ async def export_trace(tenant: Tenant, run: str, query: TraceFormat) -> Response
         names = await tenant.journal.inside(run) if query.nested else []
         tracer = trace_readable(run, await tenant.journal.read_readable(run))
         inside = {name: await tenant.journal.read_readable(name) for name in names}
-        told = nested_trace(tracer, inside)
+        trace = nested_trace(tracer, inside)
         if not query.whole:
-            return reply(told)
+            return reply(trace)
         entries = {run: (await tenant.journal.read_readable(run)).entries}
-        complete_prompts(told, entries | {name: readable.entries for name, readable in inside.items()})
-        return reply(with_defaults(told))
+        complete_prompts(trace, entries | {name: readable.entries for name, readable in inside.items()})
+        return reply(with_defaults(trace))
     written = await tenant.journal.read_readable(run)
     lines: list[EntryInfo | DamageReport] = [_entry_info(run, entry) for entry in written.entries]
     if written.damage is not None:

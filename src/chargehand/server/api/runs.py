@@ -141,7 +141,7 @@ async def run_info(tenant: Tenant, run: str, *, plain: bool = False) -> RunInfo:
     written = state.answer_written
     plan = planned(state)
     return RunInfo(
-        summary=summary_of(tenant, run, state, held=await _is_held_elsewhere(tenant, run, state)),
+        summary=summary_of(tenant, run, state, is_held=await _is_held_elsewhere(tenant, run, state)),
         plan=plan,
         tasks=tuple(show(task, TaskInfo) for task in traced.tasks),
         gaps=traced.gaps,
@@ -178,8 +178,8 @@ async def _is_held_elsewhere(tenant: Tenant, run: str, state: RunState) -> bool:
     return (await tenant.journal.row(root)).held
 
 
-def state_of(tenant: Tenant, run: str, state: RunState, *, held: bool = False) -> State:
-    """Where a run stands. `held`: some process has claimed it."""
+def state_of(tenant: Tenant, run: str, state: RunState, *, is_held: bool = False) -> State:
+    """Where a run stands. `is_held`: a process has claimed it."""
     end = state.ended
     if end is not None:
         return end.ending
@@ -187,10 +187,10 @@ def state_of(tenant: Tenant, run: str, state: RunState, *, held: bool = False) -
         return "needs_input"
     if state.paused:
         return "paused"
-    return "running" if held or tenant.runs.is_running(root_of(run, state.requested)) else "interrupted"
+    return "running" if is_held or tenant.runs.is_running(root_of(run, state.requested)) else "interrupted"
 
 
-def summary_of(tenant: Tenant, run: str, state: RunState, *, held: bool = False) -> RunSummary:
+def summary_of(tenant: Tenant, run: str, state: RunState, *, is_held: bool = False) -> RunSummary:
     requested = state.requested
     end = state.ended
     question = state.input if end is None else None
@@ -199,7 +199,7 @@ def summary_of(tenant: Tenant, run: str, state: RunState, *, held: bool = False)
         run=run,
         team=requested.team,
         goal=requested.goal,
-        state=state_of(tenant, run, state, held=held),
+        state=state_of(tenant, run, state, is_held=is_held),
         started=state.began,
         changed=state.at,
         ended=None if end is None else state.at,
@@ -242,8 +242,8 @@ class RunSummaries:
         if summary is None:
             try:
                 recorded = await read_run(self._tenant, run)
-                held = await _is_held_elsewhere(self._tenant, run, recorded.state)
-                summary = summary_of(self._tenant, run, recorded.state, held=held)
+                is_held = await _is_held_elsewhere(self._tenant, run, recorded.state)
+                summary = summary_of(self._tenant, run, recorded.state, is_held=is_held)
             except Corrupt as error:
                 return await _damaged_summary(self._tenant, run, str(error))
             if over:

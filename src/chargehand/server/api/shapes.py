@@ -359,7 +359,7 @@ class RouteDraft(Struct, frozen=True):
     """Where a request would go. Nothing was done about it.
 
     `router` is how it was found: that of a route, such as `rules`, `words`, `meaning` or `model`; else `plan`, and
-    `workers` are those with a task in the plan, without scores. No `workers`: nobody fits, and `unserved` says why.
+    `workers` are those with a task in the plan, without scores. No `workers`: no worker fits, and `unserved` says why.
     `confidence` is from 0 to 1, null for a plan; `scores` are those of the best workers, the best first. `usd` is what
     asking cost; null: unknown.
     """

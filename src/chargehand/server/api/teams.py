@@ -347,8 +347,8 @@ async def list_passage_uses(tenant: Tenant, team: str, archive: str, passage: st
     """The tasks that found a passage when they searched, by the latest runs of the team."""
     async with _memory(tenant, team) as memory:
         await _archive_id(memory, archive)
-    found = await find_uses(tenant, team, passage)
-    return PassageUses(tuple(show(use, PassageUse) for use in found.uses), found.runs)
+    uses = await find_uses(tenant, team, passage)
+    return PassageUses(tuple(show(use, PassageUse) for use in uses.uses), uses.runs)
 
 
 async def _archive_id(memory: OpenMemory, archive: str) -> str:

@@ -21,7 +21,7 @@ from chargehand.server.letta.index import (
 from chargehand.store_url import PostgresUrl
 
 _ENCODER = msgspec.json.Encoder()
-# what is lost with the machine's power is written again from the journal
+# the index can be rebuilt from the journal, so a commit need not wait for the disk
 _NO_WAIT = "SELECT set_config('synchronous_commit', 'off', true)"
 _RUN = """
     INSERT INTO letta_runs (id, name, agent, conversation, created, status, stop, open, background, body)
@@ -38,8 +38,8 @@ _ENDED = "SELECT name FROM letta_runs WHERE tenant = current_tenant() GROUP BY n
 _FORGET = "DELETE FROM letta_messages WHERE tenant = current_tenant() AND agent = $1"
 
 
-class _Conditions(Struct):
-    """What listed rows must be like: tests in SQL, and the values that clients sent. An empty value asks nothing."""
+class _PostgresConditions(Struct):
+    """Conditions of a listing: tests in SQL, and the values that clients sent. An empty value adds no condition."""
 
     tests: list[str] = field(default_factory=lambda: ["tenant = current_tenant()"])
     values: list[str | list[str]] = field(default_factory=list[str | list[str]])
@@ -92,15 +92,14 @@ class PostgresIndex:
     async def save(self, saved: Sequence[SavedLog]) -> None:
         async def work(db: Connection) -> None:
             await db.fetchval(_NO_WAIT)
-            for each in sorted(saved, key=lambda each: each.log.run):  # in one order: nobody waits for another in turn
-                await self._save_log(db, each)
+            for entry in sorted(saved, key=lambda entry: entry.log.run):  # one lock order for all: no deadlock
+                await self._save_log(db, entry)
 
         await (await self._open()).write(work)
 
     async def _save_log(self, db: Connection, saved: SavedLog) -> None:
         log = saved.log
-        await db.execute(
-            _RUN,
+        row = (
             log.run,
             log.name,
             "" if saved.is_deleted else log.agent,
@@ -112,6 +111,7 @@ class PostgresIndex:
             log.is_background,
             _ENCODER.encode(log.describe_run()),
         )
+        await db.execute(_RUN, *row)
         if is_indexed(saved):
             rows = [
                 (
@@ -140,7 +140,7 @@ class PostgresIndex:
     # --- runs
 
     async def runs(self, wanted: IndexedRunFilter, page: ListPage) -> list[bytes]:
-        conditions = _Conditions()
+        conditions = _PostgresConditions()
         conditions.tests.append("agent <> ''")
         conditions.among("agent", wanted.agents)
         conditions.among("status", wanted.statuses)
@@ -157,7 +157,7 @@ class PostgresIndex:
         )
 
     async def run(self, run: str) -> IndexedRun | None:
-        conditions = _Conditions()
+        conditions = _PostgresConditions()
         conditions.add("id = {} AND agent <> ''", run)
         rows = await self._select("name, body FROM letta_runs", conditions)
         return IndexedRun(*rows[0]) if rows else None
@@ -176,7 +176,7 @@ class PostgresIndex:
     # --- messages
 
     async def messages(self, wanted: MessageFilter, page: ListPage) -> list[bytes]:
-        conditions = _Conditions()
+        conditions = _PostgresConditions()
         conditions.equal("agent", wanted.agent)
         conditions.in_conversation(wanted.conversation)
         conditions.equal("run", wanted.run)
@@ -186,7 +186,7 @@ class PostgresIndex:
         )
 
     async def _page(
-        self, table: str, conditions: _Conditions, page: ListPage, *, is_descending: bool, is_from_end: bool
+        self, table: str, conditions: _PostgresConditions, page: ListPage, *, is_descending: bool, is_from_end: bool
     ) -> list[bytes]:
         """The bodies of a page; `table` and the tests are ours, never a client's."""
         signs = "<>" if is_descending else "><"
@@ -199,7 +199,7 @@ class PostgresIndex:
         bodies = [row[0] for row in await self._select(f"body FROM {table}", conditions, order)]
         return bodies[::-1] if is_from_end else bodies
 
-    async def _select(self, columns: str, conditions: _Conditions, order: str = "") -> list[Row]:
+    async def _select(self, columns: str, conditions: _PostgresConditions, order: str = "") -> list[Row]:
         if conditions.has_nul:
             return []
         query = f"SELECT {columns} WHERE {' AND '.join(conditions.tests)} {order}"

@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 from urllib.parse import quote
 
 import msgspec
@@ -18,7 +18,6 @@ from msgspec import Raw, structs
 
 from chargehand.code_errors import failure_of
 from chargehand.engine import events as ev
-from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task
 from chargehand.engine.roster import TeamMembers
@@ -28,7 +27,6 @@ from chargehand.models.messages import Message
 from chargehand.models.providers import OTHERS, OWN, key_variable
 from chargehand.models.resolve import Lookup
 from chargehand.runtime.executor import (
-    Claim,
     ContextProxy,
     Done,
     Executor,
@@ -40,6 +38,7 @@ from chargehand.runtime.executor import (
     Refined,
     RunBounds,
     StepContext,
+    StepOptions,
     WorkFailed,
 )
 from chargehand.runtime.load import LoadView
@@ -303,12 +302,8 @@ class RedactedContext(ContextProxy):
         name: str,
         call: Callable[[str], Awaitable[Done]],
         *,
-        kind: ev.StepKind = "tool",
-        request: str = "",
-        effect: ev.Effect = "read",
-        reserve: Amount | Claim = NOTHING,
         shape: type[_Shape] = object,
-        tool_call: str = "",
+        **options: Unpack[StepOptions],
     ) -> _Shape:
         async def clean_call(key: str) -> Done:
             done = await call(key)
@@ -316,16 +311,7 @@ class RedactedContext(ContextProxy):
             body = self._redactor.clean(bytes(encode_value(done.value)))
             return structs.replace(done, value=Raw(body))
 
-        return await super().step(
-            name,
-            clean_call,
-            kind=kind,
-            request=request,
-            effect=effect,
-            reserve=reserve,
-            shape=shape,
-            tool_call=tool_call,
-        )
+        return await super().step(name, clean_call, shape=shape, **options)
 
     async def start_run(self, key: str, nested: NestedRequest) -> NestedRun:
         def make_request(bounds: RunBounds) -> ev.RunRequested:
