@@ -28,7 +28,7 @@ DIED = Path(__file__).with_name("died")
 
 
 def seedling_price(plant: str, seedlings: int) -> str:
-    """What so many seedlings of one plant cost, in euros."""
+    """What so many seedlings of one plant cost, in euros: tomato or basil."""
     if not DIED.exists():
         DIED.touch()
         os.kill(os.getpid(), 9)

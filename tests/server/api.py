@@ -47,7 +47,7 @@ WAIT = 0.0
 
 
 def seedling_price(plant: str, seedlings: int) -> str:
-    """What so many seedlings of one plant cost, in euros."""
+    """What so many seedlings of one plant cost, in euros: tomato or basil."""
     time.sleep(WAIT)
     for _ in range(1000):
         if not HELD.exists():

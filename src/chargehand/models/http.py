@@ -180,11 +180,13 @@ class Endpoint:
 class Transport:
     """A pool of connections, opened when it is first needed. Proxies in the environment are not looked at.
 
-    Certificates are always verified; `tls` is for who trusts an authority of their own.
+    Certificates are always verified; `tls` is for who trusts an authority of their own. With `keep_alive=False` every
+    call has a connection of its own.
     """
 
-    def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, *, tls: ssl.SSLContext | None = None, keep_alive: bool = True) -> None:
         self._tls = tls
+        self._keep_alive = keep_alive
         self._sessions: dict[asyncio.AbstractEventLoop, ClientSession] = {}
 
     async def post(self, endpoint: Endpoint, body: bytes, taker: Taker | None = None) -> HttpResponse:
@@ -220,7 +222,7 @@ class Transport:
         from aiohttp import ClientSession, DummyCookieJar, TCPConnector  # noqa: PLC0415 - only who calls pays for it
 
         session = ClientSession(
-            connector=TCPConnector(limit=0, ssl=self._tls or True),
+            connector=TCPConnector(limit=0, ssl=self._tls or True, force_close=not self._keep_alive),
             cookie_jar=DummyCookieJar(),
             auto_decompress=False,
             trust_env=False,

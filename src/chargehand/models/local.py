@@ -28,7 +28,7 @@ from msgspec import Struct, structs
 from chargehand.engine.failure import Failure
 from chargehand.errors import ChargehandError, Invalid
 from chargehand.models.actions import Json, action_schema, bound, read_action, turns
-from chargehand.models.http import Timeouts
+from chargehand.models.http import Timeouts, Transport
 from chargehand.models.messages import Reply, Request, Settings
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.openai import OpenAIChat
@@ -369,7 +369,11 @@ class _EngineChat(OpenAIChat):
     """A loaded engine as a model: it is shown tools in words, and a grammar holds its reply to them, or to a schema."""
 
     def __init__(self, engine: Engine, card: ModelCard) -> None:
-        super().__init__(card.handle, f"{engine.url}/v1", "local", engine.key, timeouts=_PATIENCE)
+        # the engine closes the connection of a stream without saying so: the next call must not use it
+        transport = Transport(keep_alive=False)
+        url = f"{engine.url}/v1"
+        super().__init__(card.handle, url, "local", engine.key, timeouts=_PATIENCE, transport=transport)
+        self._owned = True
         self._card = card
 
     def _body(self, request: Request, limit: int, *, streamed: bool) -> Json:

@@ -10,7 +10,6 @@ from chargehand.models.demo.request import MENTIONS_MODEL, ORDERS, QUESTION_WORD
 from chargehand.models.demo.tools import card_score, choose_fit, only_remembers, rate_tool, tools_of
 from chargehand.models.demo.work import read_keeping
 from chargehand.models.request_facts import Planning, WorkerCard
-from chargehand.text.words import join_words
 
 _NO_WORKER = "no worker on the team is meant for this"
 _RETURNS = {
@@ -78,8 +77,8 @@ def make_plan(subject: Planning) -> "DemoPlan":
         plan.unserved.append(f"{refusal.reason}. {MENTIONS_MODEL}")
         return plan
     if not clauses:
-        names = join_words([worker.name for worker in subject.workers], "or")
-        plan.unserved.append(f"the request does not say what is wanted; you can ask {names}. {MENTIONS_MODEL}")
+        offers = "; ".join(f"{worker.name}: {worker.description.rstrip('.')}" for worker in subject.workers)
+        plan.unserved.append(f"the request does not say what is wanted. You can ask {offers}. {MENTIONS_MODEL}")
     for clause in clauses:
         plan.add_clause(clause)
     for task in plan.tasks[subject.max_tasks :]:
