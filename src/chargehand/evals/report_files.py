@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from chargehand.config.source import Found
+from chargehand.config.source import TEMPLATES, Found
 from chargehand.engine.policy import Instant
 from chargehand.errors import Invalid, Refused, Unknown
 from chargehand.evals.cases import Kind
@@ -51,8 +51,8 @@ class ReportSummary(Struct, frozen=True):
 
 
 def reports_folder(team: Found) -> Path:
-    """Where the reports of a team are: beside its file; those of the bundled team in the current folder."""
-    return _FOLDER if team.how == "bundled" else team.file.parent / _FOLDER
+    """Where the reports of a team are: beside its file; those of a team of this package in the current folder."""
+    return _FOLDER if team.file.absolute().is_relative_to(TEMPLATES) else team.file.parent / _FOLDER
 
 
 def encode_report(report: EvalReport) -> str:
