@@ -175,6 +175,14 @@ def test_a_run_keeps_to_caps_of_its_own_that_its_team_does_not_have(home: Garden
     assert found["limits"]["calls"] == 1
 
 
+def test_results_are_in_the_answer_of_a_run_that_could_not_pay_for_one(home: Garden) -> None:
+    plan = {"tasks": [{"id": "a", "instruction": GOAL, "worker": "buyer"}], "combine": "merge"}
+    found: Any = home.wait(home.begin(GOAL, plan=plan, budget={"calls": 2}))
+    assert [task["status"] for task in found["tasks"]] == ["done"]
+    assert found["summary"]["cap"]["cap"] == "calls"
+    assert "40 tomato seedlings" in found["answer"]
+
+
 def test_a_plan_that_was_handed_in_is_carried_out_and_one_that_cannot_run_is_refused(home: Garden) -> None:
     plan = {"tasks": [{"id": "a", "instruction": "What do 3 tomato seedlings cost?", "worker": "clerk"}]}
     found: Any = home.wait(home.begin("3 seedlings", plan=plan))

@@ -54,7 +54,7 @@ export function ComparePage({ left, right }: { left: string; right: string }): J
         <h2>Answer</h2>
         <div class="compare-answers">
           {stores.map((store, index) => (
-            <div>{runs[index]!.answer === undefined ? <p class="quiet">There is no answer.</p> : <Value value={runs[index]!.answer} run={store.name} cite={citeIn(runContext(store))} />}</div>
+            <div>{runs[index]!.answer === undefined ? <p class="quiet">No answer was written.</p> : <Value value={runs[index]!.answer} run={store.name} cite={citeIn(runContext(store))} />}</div>
           ))}
         </div>
       </main>

@@ -1,6 +1,6 @@
 // What waits for a person: the question, and the buttons that answer it.
 
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { JSX } from "preact";
 import { Refusal, isBlocked, useAction } from "./actions.tsx";
 import { type Problem, mayAct, post, runPath } from "./api.ts";
@@ -25,6 +25,9 @@ function OpenQuestion({ run, question, edit, setBeaten }: Props): JSX.Element {
   const action = useAction();
   const [isRejecting, setRejecting] = useState(false);
   const [text, setText] = useState("");
+  const box = useRef<HTMLTextAreaElement>(null);
+  // keys are shortcuts unless a field has the focus: the reason for a rejection must not leave the run
+  useEffect(() => { if (isRejecting) box.current?.focus(); }, [isRejecting]);
   const answer = (verdict: string, words = text): Promise<void> =>
     action.run(async () => {
       const said = verdict === "answer" ? { result: resultOf(question, words) } : { feedback: words };
@@ -44,7 +47,7 @@ function OpenQuestion({ run, question, edit, setBeaten }: Props): JSX.Element {
       <div class="ny-what">
         <Wording run={run} question={question} />
         {(isRejecting || takesText(question)) && mayAct() && (
-          <textarea rows={2} value={text} aria-label={isRejecting ? "Why not?" : "Your answer"} autofocus
+          <textarea ref={box} rows={2} value={text} aria-label={isRejecting ? "Why not?" : "Your answer"} autofocus
             placeholder={isRejecting ? "Why not? The worker reads this." : answerHint(question)}
             onInput={(event) => setText(event.currentTarget.value)} />
         )}

@@ -3,14 +3,14 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { get, runPath } from "./api.ts";
-import { Ref, citeIn } from "./chips.tsx";
+import { Ref, Refs, citeIn } from "./chips.tsx";
 import { CopyButton } from "./copy_button.tsx";
 import type { Gap } from "./events.ts";
 import { seconds } from "./format.ts";
 import { MoneyLedger, TimeLedger } from "./ledgers.tsx";
 import { VERDICTS } from "./needs_you.tsx";
 import type { RunContext } from "./run_context.ts";
-import { type Run, type Statement, openQuestion } from "./run_state.ts";
+import { type Run, type Statement, openQuestion, planned } from "./run_state.ts";
 import { openGaps, rootGaps } from "./run_view.ts";
 import { Icon } from "./states.tsx";
 import { Markdown } from "./text.tsx";
@@ -32,6 +32,12 @@ export function RunPanel({ context }: { context: RunContext }): JSX.Element {
   );
 }
 
+/** Where the results are of a run that ended before its answer was written. */
+function FinishedResults({ context, run }: { context: RunContext; run: Run }): JSX.Element | null {
+  const done = planned(run).filter((task) => task.status === "done").map((task) => task.id);
+  return done.length ? <p>Finished results: <Refs context={context} ids={done} /></p> : null;
+}
+
 function Answer({ context, run }: { context: RunContext; run: Run }): JSX.Element {
   if (run.answer === undefined || run.answer === null) {
     const isPast = context.store.moment.value !== undefined;
@@ -40,7 +46,8 @@ function Answer({ context, run }: { context: RunContext; run: Run }): JSX.Elemen
     return (
       <section>
         <h3>Answer</h3>
-        <p class="quiet">{run.ended ? "There is no answer." : waits}</p>
+        <p class="quiet">{run.ended ? "No answer was written." : waits}</p>
+        {run.ended && <FinishedResults context={context} run={run} />}
         {words && <p class="pn-words">{words}</p>}
       </section>
     );

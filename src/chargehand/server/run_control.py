@@ -135,6 +135,7 @@ class Recovery:
                 if recorded.requested.team and goes_on(recorded.state):
                     outcome = await retry_when_full(lambda: resume_run(self._tenant, recorded))
                     self.resumed += 1
+                    logger.warning("run %s of team %s was open and is resumed", run, recorded.requested.team)
                     await asyncio.shield(outcome)
             except Problem as problem:
                 self.left[run] = problem.detail

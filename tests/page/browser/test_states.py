@@ -45,7 +45,7 @@ def test_while_there_is_no_plan_that_is_said(visitor: Visitor) -> None:
         expect(page.locator(".gr-empty")).to_contain_text("Tasks appear as soon as it is checked.")
         visitor.shop.client.post(f"/api/runs/{run}/cancel", json={})
         page.get_by_role("button", name="back to now").click()
-        expect(inspector(page)).to_contain_text("There is no answer.")
+        expect(inspector(page)).to_contain_text("No answer was written.")
 
 
 def test_without_a_token_the_page_asks_for_one(visitor: Visitor) -> None:

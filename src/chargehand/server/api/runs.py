@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from chargehand.agents.audit.assessment import answer_tracings, count_traced
 from chargehand.agents.draft import PlanForecast, foreseen
-from chargehand.agents.result import planned
+from chargehand.agents.result import fallback_answer, planned
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.fold import begin, fold, replay
@@ -138,14 +138,13 @@ async def run_info(tenant: Tenant, run: str, *, plain: bool = False) -> RunInfo:
     budget = state.requested.budget
     team = tenant.part(Teams).teams.get(state.requested.team)
     tracings = answer_tracings(state)
-    written = state.answer_written
     plan = planned(state)
     return RunInfo(
         summary=summary_of(tenant, run, state, is_held=await _is_held_elsewhere(tenant, run, state)),
         plan=plan,
         tasks=tuple(show(task, TaskInfo) for task in traced.tasks),
         gaps=traced.gaps,
-        answer=decode_value(written.answer) if plain and written is not None else traced.answer,
+        answer=_answer_of(state, traced.answer, plain=plain),
         notice="" if team is None else team.notice,
         question=None if state.ended is not None else state.input,
         deadline=state.requested.deadline,
@@ -156,6 +155,14 @@ async def run_info(tenant: Tenant, run: str, *, plain: bool = False) -> RunInfo:
         now=time.time(),
         forecast=None if state.ended is not None or not plan.tasks else await _forecast(tenant, state, plan),
     )
+
+
+def _answer_of(state: RunState, with_sections: object, *, plain: bool) -> object:
+    """The answer; of a run that ended before one was written, its results and why, as everywhere else."""
+    written = state.answer_written
+    if written is None:
+        return fallback_answer(state) or None
+    return decode_value(written.answer) if plain else with_sections
 
 
 async def _forecast(tenant: Tenant, state: RunState, plan: Plan) -> PlanForecast:
