@@ -93,3 +93,14 @@ def test_the_call_is_named_with_its_arguments_where_nobody_can_be_asked(here: Pa
     assert question["arguments"] == {"plant": "tomato", "seedlings": 40}
     again = chargehand(here, "resume", "one", "--no-input", "-q")
     assert "  seedling_price\n" in again.stderr, "also where it was asked before"
+
+
+def test_where_it_is_not_asked_about_the_advice_is_to_look_first(tmp_path: Path) -> None:
+    (tmp_path / "team.yaml").write_text(TEAM.replace("policy: {uncertain: ask}\n", ""))
+    (tmp_path / "tools.py").write_text(TOOLS)
+    assert chargehand(tmp_path, "run", "What do 40 tomato seedlings cost?", "--run", "one").returncode == -9
+    resumed = chargehand(tmp_path, "resume", "one")
+    assert resumed.returncode == 1
+    told = resumed.stdout + resumed.stderr
+    assert "may have happened: look whether it did before anything is run again" in told
+    assert "with another model" not in told

@@ -143,6 +143,7 @@ def planned(state: RunState) -> Plan:
 _ON_THE_WAY = ("network", "timeout", "resource")
 _AGAIN = "what is finished can be taken over"
 _REMEDIES = {
+    "uncertain": "An effect was begun and may have happened: look whether it did before anything is run again.",
     "budget": f"Allow it more and run it again: {_AGAIN}.",
     "deadline": f"Give it more time and run it again: {_AGAIN}.",
     "line": f"Run it again when the model can be reached, or name another model: {_AGAIN}.",
@@ -218,7 +219,7 @@ def _explain_no_answer(
     for progress in state.tasks.values():
         if progress.failure is not None:
             remedies.add(_remedy(progress.failure, has_model=progress.worker not in without_model))
-    order = ("code", "refusal", "time", "line", "service", "work", "task")
+    order = ("uncertain", "code", "refusal", "time", "line", "service", "work", "task")
     remedy = next((candidate for candidate in order if candidate in remedies), "work")
     return f"{problem}: nothing that was tried came to a result. {_REMEDIES[remedy]}"
 
@@ -228,6 +229,8 @@ def _remedy(failure: ev.Failure, *, has_model: bool = True) -> str:
 
     A worker whose tasks a function or a team does `has_model` not.
     """
+    if failure.kind == "uncertain":
+        return "uncertain"
     if failure.code_error is not None:
         return "code"
     if failure.refusal is not None:
