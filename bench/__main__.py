@@ -25,6 +25,7 @@ BENCHMARKS: dict[str, Callable[[Settings], list[Row]]] = {
     "runs": scale.runs,
     "simulation": simulation.seeds,
     "team": executor.fan_out,
+    "functions": executor.function_workers,
     "loop": executor.tool_loop,
     "teams": executor.many,
     "wire": wire.calls,

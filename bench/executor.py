@@ -12,6 +12,7 @@ import msgspec
 
 from bench.measure import MICRO, Bare, Calls, Lap, Laps, Settings, bare_fan, fresh, in_turn, resident, timed
 from bench.table import Row, Target, shown
+from chargehand.agents.executor import Assignment
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Limits, Policy
@@ -21,6 +22,7 @@ from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
 from chargehand.models.request_facts import Planning, Working
+from chargehand.runtime.executor import StepContext
 from chargehand.team import Team
 from chargehand.tools.tool import tool
 
@@ -100,6 +102,31 @@ def fan_out(settings: Settings) -> list[Row]:
         Row("  the same", "function calls a task", (counted,), (), Target("<=", 450)),
         Row("  the same in SQLite FULL", "wall us a task", kept.wall(us), (), Target("<=", 300)),
     ]
+
+
+async def _done(_assignment: Assignment, _context: StepContext) -> str:
+    return "done"
+
+
+async def called(tasks: int) -> Lap:
+    """One run of so many tasks that a function does: no plan is made, and no answer is written."""
+    plan = Plan(tuple(Task(TaskId(f"t{number}"), "Do it.", "worker") for number in range(tasks)), "none")
+    policy = Policy(limits=Limits(width=1000, max_tasks=10**6, max_depth=10**6, fan_out=10**6))
+    measured = Team([Worker("worker", call=_done)], supervisor=Supervisor(plan=plan), policy=policy, timeout=3600)
+    await measured.run("the goal")
+    with timed() as lap:
+        found = await measured.run("the goal")
+    assert (found.ending, len(found.results)) == ("complete", tasks), found.gaps
+    return lap
+
+
+def function_workers(settings: Settings) -> list[Row]:
+    """Tasks that `Worker(call=)` does, in memory; beside them, bare asyncio."""
+    tasks = 100
+    ours, floor = asyncio.run(in_turn(settings.repeat * 3, lambda: called(tasks), lambda: bare_fan(tasks)))
+    us = MICRO / tasks
+    row = Row(f"{tasks} tasks of a function", "CPU us a task", ours.cpu(us), floor.cpu(us), Target("<=", 80))
+    return [row]
 
 
 async def _kept(tasks: int, repeat: int) -> Laps:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 from tests.postgres import PostgresServer, postgres_server
+from tests.temporal import TemporalServer, temporal_server
 
 _TENANTS = (f"tenant-{number}" for number in itertools.count(1))
 
@@ -38,6 +39,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def postgres() -> Iterator[PostgresServer]:
     """The PostgreSQL of this process, started by the first test that asks for it."""
     with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def temporal() -> Iterator[TemporalServer]:
+    """The Temporal of this process, started by the first test that asks for it."""
+    with temporal_server() as server:
         yield server
 
 

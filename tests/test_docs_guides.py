@@ -20,7 +20,7 @@ from tests.cli.commands import COMMAND, ROOT, environment
 from tests.cli.forked import write_command
 from tests.server.running import running, settings_in
 
-GUIDES = ("tutorial", "first-model", "approvals", "when-things-fail", "memory", "archives")
+GUIDES = ("tutorial", "first-model", "approvals", "when-things-fail", "memory", "archives", "mcp")
 _BLOCK = re.compile(r"^<!-- (file|shows): (\S+) -->\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _SERVES = "$ chargehand serve --no-token &"
 _FAULTS = "$ chargehand fault-server &"

@@ -14,6 +14,8 @@ OF_EVENTS = frozenset({"text", "name", "id", "task", "answer", "failure"})
 """Attributes that are texts, names or ids of events where one of `HOLDERS` holds them."""
 IDS = frozenset({"id", "task"})
 """Those that may be compared with another one as a whole."""
+NAMES = frozenset({"task", "run", "task_id", "run_id"})
+"""Variables and attributes that hold names the engine makes, of which no part may be read: not by its punctuation."""
 HOLDERS = frozenset(
     {
         "brief",
@@ -58,6 +60,8 @@ EXEMPT = {
 ALLOWED = {
     ("agents/audit/contradictions.py", "WORD.findall(fact.result.instruction)"): "which words two tasks share",
     ("models/guard.py", "again.message.removeprefix(f'{self.card.handle}: ')"): "two messages become one",
+    ("journal/protocol.py", "'\\x00' in run"): "whether a name can be stored",
+    ("journal/sqlite.py", "row.run.startswith(prefix)"): "people write the beginning of a name",
     ("engine/lint.py", "_WORD.findall(task.instruction.lower())"): "whether an instruction is vague",
 }
 """Readings that are known, with why they may stay."""
@@ -95,18 +99,33 @@ def _is_match_on_text(node: ast.AST, aliases: frozenset[str]) -> bool:
     if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
         compares = all(isinstance(op, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for op in node.ops)
+        if (
+            isinstance(node.left, ast.Constant)
+            and isinstance(node.ops[0], ast.In | ast.NotIn)
+            and _is_made_name(sides[1])
+        ):
+            return True
         if isinstance(node.left, ast.Attribute) and node.left.attr in IDS:
             return False
         return compares and any(_says_something(side) for side in sides) and _reads_text(sides, aliases)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     receiver = node.func.value
+    if node.func.attr in METHODS and _is_made_name(receiver):
+        return True
     is_match = node.func.attr in METHODS and bool(node.args) and not _is_punctuation(node.args[0])
     if is_match and _reads_text([receiver], aliases):
         return True
     of_module = isinstance(receiver, ast.Name) and receiver.id == "re"
     subjects = node.args[1:] if of_module else node.args
     return node.func.attr in PATTERNS and _reads_text(subjects, aliases)
+
+
+def _is_made_name(node: ast.expr) -> bool:
+    """Whether this is a name the engine makes: of a task, of a run, or the key of a call."""
+    if isinstance(node, ast.Name):
+        return node.id in NAMES
+    return isinstance(node, ast.Attribute) and node.attr in {*NAMES, "key"}
 
 
 def _reads_text(nodes: list[ast.expr], aliases: frozenset[str]) -> bool:
@@ -177,6 +196,10 @@ def test_no_module_matches_on_the_text_of_events() -> None:
         're.search("stall", task.id)',
         'str(decode(state.answer)).rpartition("Chosen from ")',
         "brief.goal.endswith(SEEN)",
+        'caller.key.rsplit("/", 3)',
+        'task.partition("[")[0]',
+        '"[" not in result.task',
+        'runs[0].run.rpartition("-")[2]',
         'found := [one for one in gaps if one.message.startswith("This stalled")]',
     ],
 )

@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from chargehand.runtime.runner import Outcome, Runner
     from chargehand.team import Team
     from chargehand.tools.calling import ToolFailed
+    from chargehand.tools.mcp_client import McpServer
     from chargehand.tools.schema import Caller, CallKey
-    from chargehand.tools.tool import Costs, Tool, tool, tool_from_schema
+    from chargehand.tools.tool import Costs, Tool, Toolbox, tool, tool_from_schema, toolbox_tools
 
 __version__ = "0.1.0"
 
@@ -80,8 +81,9 @@ _MODULES = {
     "engine.policy": ("Limits", "Policy", "Retry"),
     "engine.roster": ("Agent", "Match", "Roster"),
     "tools.calling": ("ToolFailed",),
+    "tools.mcp_client": ("McpServer",),
     "tools.schema": ("Caller", "CallKey"),
-    "tools.tool": ("Costs", "Tool", "tool", "tool_from_schema"),
+    "tools.tool": ("Costs", "Tool", "Toolbox", "tool", "tool_from_schema", "toolbox_tools"),
 }
 _HOME = {name: f"chargehand.{module}" for module, names in _MODULES.items() for name in names}
 
@@ -153,12 +155,15 @@ __all__ = [  # noqa: RUF022 - in the order of the modules above
     "Match",
     "Roster",
     "ToolFailed",
+    "McpServer",
     "Caller",
     "CallKey",
     "Costs",
     "Tool",
+    "Toolbox",
     "tool",
     "tool_from_schema",
+    "toolbox_tools",
 ]
 
 

@@ -8,8 +8,9 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 from msgspec import structs
 
@@ -34,7 +35,8 @@ from chargehand.agents.prompts import Prompts
 from chargehand.agents.result import Result, read_result
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.routing.feedback import Judgement, record_feedback
-from chargehand.agents.setup import check_memory, only_reads, with_memory_tools, with_toolbox
+from chargehand.agents.setup import check_memory, only_reads, with_built_in_tools, with_memory_tools
+from chargehand.agents.shape import JsonShape
 from chargehand.agents.spending import CallCap, PriceUnknown, call_cap, supervision
 from chargehand.agents.team_spec import TeamSpec, lent
 from chargehand.agents.tool_calls import ToolBreakers
@@ -55,6 +57,7 @@ from chargehand.journal.store import opened_journal
 from chargehand.memory.catalog import Memory
 from chargehand.memory.session import OpenMemory
 from chargehand.models.prices import Price
+from chargehand.models.providers import install_command
 from chargehand.models.resolve import Finder, Lookup
 from chargehand.models.wrappers import Hedging
 from chargehand.runtime.approving import (
@@ -68,12 +71,16 @@ from chargehand.runtime.approving import (
 )
 from chargehand.runtime.cache import earlier_results
 from chargehand.runtime.executor import Listener
+from chargehand.runtime.listeners import GuardedListener
 from chargehand.runtime.nested import start_or_resume
-from chargehand.runtime.run_loop import TextListener, check_listener
+from chargehand.runtime.run_loop import TextListener
 from chargehand.runtime.runner import OpenStreams, Outcome, Runner, checked_goal, follow, without_a_loop
 from chargehand.runtime.shared import SharedExecutor, SharedJournal
 from chargehand.runtime.trace import Tracer
 from chargehand.store_url import PostgresUrl, StoreUrl
+
+if TYPE_CHECKING:
+    from chargehand.agents.schedules import Schedule
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +90,7 @@ _NO_CAPS = Budget()
 _USUAL = Policy()
 _SUPERVISOR = Supervisor()
 _WORKERS = "a list of workers: [Worker(name, description)]; a team is made one by team.as_worker()"
+_LABELS = 'texts by name: {"user": "ann"}'
 _CHECKS = 'checks by name: {"short": Rule(max_words=50)}'
 Goal: TypeAlias = Annotated[str, Write("what is to be done, in words")]
 RunName: TypeAlias = Annotated[str, Write("the name of a run: result.run")]
@@ -93,6 +101,8 @@ class Team:
 
     examples: tuple[str, ...] = ()
     """Requests that suit the team; those of its team file."""
+    schedules: "tuple[Schedule, ...]" = ()
+    """Requests that a server makes at certain times; those of its team file."""
     call_cap: CallCap | None = None
     _price: Price | None = None
     _memory: MemoryJournal | None = None
@@ -138,7 +148,7 @@ class Team:
         self.timeout = seconds_of("timeout", timeout)
         front, behind = _outfitted(workers, memory)
         if supervisor.factory is not None:
-            supervisor = structs.replace(supervisor, factory=with_toolbox(supervisor.factory))
+            supervisor = structs.replace(supervisor, factory=with_built_in_tools(supervisor.factory))
         hedge = supervisor.hedge
         self.spec = TeamSpec(
             workers=front,
@@ -155,6 +165,7 @@ class Team:
         if on_approval is not None:
             check_on_approval(on_approval)
         self._on_approval = on_approval
+        self.output = None if supervisor.output is None else JsonShape(supervisor.output)
 
     @property
     def supervisor(self) -> Supervisor:
@@ -203,6 +214,8 @@ class Team:
             plan=fixed_plan,
             team=self.name,
             combine=self.spec.combine,
+            answer_format=None if self.output is None else ev.AnswerFormat(self.output.raw),
+            queue=self.queue,
         )
 
     def bounded(
@@ -257,6 +270,17 @@ class Team:
         team._price = price  # noqa: SLF001 - of its own kind
         return team
 
+    def remembering_in(self, *, usual: StoreUrl | None = None, always: StoreUrl | None = None) -> Self:
+        """The same team with its memory at a URL: `always`, or where its declaration names no store (`usual`)."""
+        if self._shared is None:
+            return self
+        declared = self._shared.declared
+        store = always or declared.store or usual
+        team = copy.copy(self)
+        kept = structs.replace(declared, store=store)
+        team._shared = SharedMemory(kept, self.name, self.spec.everybody, self._lookup)  # noqa: SLF001 - of its own kind
+        return team
+
     def __copy__(self) -> Self:
         """The same team, which opens an executor of its own."""
         team = object.__new__(type(self))
@@ -293,6 +317,18 @@ class Team:
     def staff(self) -> rosters.TeamMembers:
         """Who does the work, background workers included."""
         return rosters.TeamMembers(self.name, (*self.roster.agents, *(agent for agent, _ in self.background_agents)))
+
+    @property
+    def queue(self) -> str:
+        """The queue whose processes drive its runs; empty: the one named as the team."""
+        return self.supervisor.queue
+
+    @property
+    def queues(self) -> frozenset[str]:
+        """The queues of which an engine hands out its runs, those of its workers, and those of teams inside it."""
+        inside = [queue for team in self.teams for queue in team.queues]
+        workers = [worker.queue for worker in self.spec.workers]
+        return frozenset((self.queue or self.name, *workers, *inside)) - {""}
 
     @property
     def teams(self) -> tuple[RunnableTeam, ...]:
@@ -333,7 +369,8 @@ class Team:
             embedding = self.spec.route_embedding(self._lookup)
             if embedding is not None:
                 stack.push_async_callback(embedding.close)
-            executor = await self.spec.executor(
+            spec = await stack.enter_async_context(self.spec.connected())
+            executor = await spec.executor(
                 finder=finder,
                 roster=self.roster,
                 budget=self.budget,
@@ -402,19 +439,22 @@ class Team:
         goal: Goal,
         *,
         run: str = "",
+        labels: Annotated[Mapping[str, str], Write(_LABELS)] | None = None,
         listener: Listener | None = None,
         on_text: TextListener | None = None,
         on_question: OnQuestion | None = None,
     ) -> Result:
-        """Pursue a goal to its end. `on_question` answers what workers ask a person (the tool `ask_person`)."""
+        """Pursue a goal to its end. `on_question` answers what workers ask a person (the tool `ask_person`).
+
+        `labels` are what you file the run under; `traceparent` makes it a part of a trace of yours.
+        """
         team = await self.keep_budget()
-        request = team.request(goal, time.time())
+        request = structs.replace(team.request(goal, time.time()), labels=dict(labels or {}))
         name = run or f"{self.name}-{secrets.token_hex(4)}"
         callbacks = self._callbacks(on_question)
-        if listener is not None:
-            check_listener(listener)
+        hear = None if listener is None else GuardedListener(listener)
         async with self.open_journal() as journal, team.executor() as executor:
-            runner = Runner(journal, executor, listener=listener, on_text=on_text, callbacks=callbacks)
+            runner = Runner(journal, executor, listener=hear, on_text=on_text, callbacks=callbacks)
             also = await team.offered(journal, request)
             outcome = await runner.start(name, request, also=also, keep_entries=True)
             return await self._result(team, outcome, journal)
@@ -423,16 +463,22 @@ class Team:
         """Call this with the run's name and each batch of entries once they are written, in every run from now on.
 
         That includes runs inside its runs (of teams that work for it, of messages between its workers), and its own
-        runs inside those of another team. It is called on the event loop and must not block; what it raises is logged
-        and hurts no run.
+        runs inside those of another team. It is called on the event loop and must not block. One that raises is
+        dropped, with a warning in the log, and hurts no run. Several may be added.
         """
-        check_listener(listener)
-        self._listeners.append(listener)
+        self._listeners.append(GuardedListener(listener))
 
     @check_declared("run_sync", elsewhere=_KEYWORDS)
-    def run_sync(self, goal: Goal, *, run: str = "", on_question: OnQuestion | None = None) -> Result:
+    def run_sync(
+        self,
+        goal: Goal,
+        *,
+        run: str = "",
+        labels: Annotated[Mapping[str, str], Write(_LABELS)] | None = None,
+        on_question: OnQuestion | None = None,
+    ) -> Result:
         """The same for code without an event loop."""
-        return without_a_loop("run", lambda: self.run(goal, run=run, on_question=on_question))
+        return without_a_loop("run", lambda: self.run(goal, run=run, labels=labels, on_question=on_question))
 
     @check_declared("resume_sync", elsewhere=_KEYWORDS)
     def resume_sync(self, run: RunName, *answers: Answer, reason: str = "") -> Result:
@@ -460,14 +506,13 @@ class Team:
         await self._streams.close_left(run)
         team = await self.keep_budget()
         callbacks = self._callbacks(on_question)
-        if listener is not None:
-            check_listener(listener)
+        hear = None if listener is None else GuardedListener(listener)
         async with self.open_journal() as journal, team.executor() as executor:
             state = replay(await journal.read(run)) if in_words or team.call_cap is not None else None
             if state is not None:
                 team.check_recorded(state.requested.budget)
             events = tuple(read_answer(run, state, answer, reason) for answer in answers)
-            runner = Runner(journal, executor, listener=listener, callbacks=callbacks)
+            runner = Runner(journal, executor, listener=hear, callbacks=callbacks)
             return await self._result(team, await runner.resume(run, *events), journal)
 
     @check_declared("stream", elsewhere=_KEYWORDS)
@@ -530,12 +575,51 @@ class Team:
         if self.supervisor.plan is not None and any(task.refined for task in outcome.state.tasks.values()):
             about_models = self.spec.notice(Finder(self._lookup), plans=True)  # the planner's model put a task better
         notice = " ".join(part for part in (warning, about_models) if part)
-        return read_result(outcome, outcome.entries or await journal.read(outcome.run), notice)
+        result = read_result(outcome, outcome.entries or await journal.read(outcome.run), notice)
+        if self.output is None or outcome.answer is None:
+            return result
+        return structs.replace(result, output=self.output.typed(outcome.answer))
 
     @property
     def journal_url(self) -> StoreUrl | None:
         """Where its journal is, if this team opens it."""
         return self._journal.url if isinstance(self._journal, SharedJournal) else None
+
+    # --- over HTTP
+
+    @check_declared("serve", elsewhere=_KEYWORDS)
+    def serve(
+        self,
+        *,
+        port: int = 8283,
+        host: str = "127.0.0.1",
+        data: Path | str = ".chargehand/server",
+        token: str = "",
+        no_token: bool = False,
+        apis: Sequence[Any] = (),
+        listeners: Sequence[Listener] = (),
+    ) -> None:
+        """Serve this team over HTTP, with the page, until SIGTERM or Ctrl-C, as `chargehand serve` does.
+
+        `data` is the folder of its runs and memory. Without a `token` one is made and shown once; `no_token` asks for
+        none, which only this machine may be allowed. `apis` are `HttpApi`s, of `chargehand.server.extension`.
+        """
+        try:
+            serving = import_module("chargehand.server.serving")  # not imported above: the server is built on teams
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("chargehand"):
+                raise
+            raise Invalid(f"serve() needs {error.name}, which is not here: {install_command('server')}") from error
+        serving.serve_teams(
+            [self],
+            host=host,
+            port=port,
+            data=Path(data),
+            token=token,
+            unlocked=no_token,
+            apis=apis,
+            listeners=listeners,
+        )
 
     # --- messages to its workers
 
@@ -634,7 +718,7 @@ def _with_timeout(policy: Policy, timeout: WrittenDuration | None) -> Policy:
 def _outfitted(workers: Sequence[Worker], memory: Memory | None) -> tuple[tuple[Worker, ...], tuple[Worker, ...]]:
     """The workers with their tools and memory: those that get tasks, and those that work in the background."""
     check_memory(memory, workers)
-    members = [with_toolbox(worker) for worker in workers]
+    members = [with_built_in_tools(worker) for worker in workers]
     members = [member if member.is_delegated else with_memory_tools(member, memory) for member in members]
     front = tuple(worker for worker in members if worker.every is None)
     behind = tuple(worker for worker in members if worker.every is not None)

@@ -202,7 +202,7 @@ async def test_a_listener_that_raises_ends_nothing() -> None:
         raise ValueError("the view crashed")
 
     assert (await team(model()).run("Count", listener=broken)).ending == "complete"
-    assert heard > 1
+    assert heard == 1, "it is not called any more"
 
 
 async def test_a_whisper_that_raises_ends_nothing() -> None:

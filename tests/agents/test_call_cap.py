@@ -16,6 +16,7 @@ from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.prices import flat
+from chargehand.models.testing.fault_server import FaultServer
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Team
 from tests.agents.crowd import model
@@ -177,3 +178,18 @@ async def test_a_crew_for_a_budget_that_cannot_be_kept_is_refused() -> None:
     with pytest.raises(Invalid, match="the price of mystery is unknown"):
         async with team().executor():
             pass
+
+
+async def test_a_cap_in_dollars_holds_for_a_providers_model_behind_a_gateway_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with FaultServer() as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "x")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url("ok"))
+        paid = await team(model="openai:gpt-5-mini", budget=Budget(usd=0.5)).run("Count.")
+        refused = await team(model="openai:gpt-5-mini", budget=Budget(usd=0.000_001)).run("Count.")
+    assert paid.ending == "complete"
+    assert paid.cost > 0
+    assert requested(paid.entries).budget == Budget(usd=0.5)
+    assert refused.reason == "budget"
+    assert server.requests["ok"] == 1

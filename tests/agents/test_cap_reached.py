@@ -3,13 +3,16 @@
 import asyncio
 
 import pytest
+from msgspec import structs
 
 from chargehand import Plan, ScriptedModel, Supervisor, Task, Team, Worker
 from chargehand.agents.result import Result
 from chargehand.agents.spending import PriceUnknown
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget, CapReached
+from chargehand.engine.fold import begin
 from chargehand.engine.plan import TaskId
+from chargehand.engine.view import time_cap
 from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, ModelCard
@@ -115,6 +118,15 @@ def test_time_is_a_cap_too() -> None:
     assert last.reason == "deadline"
     assert last.cap == CapReached("time", limit=20.0, used=16.0, kept=4.0)
     assert {gap.cap for gap in last.gaps} == {last.cap}
+
+
+def test_a_cap_of_time_is_named_as_it_was_set_whatever_went_by_before_the_run_began() -> None:
+    request = team(counting(), Budget(seconds=60.0)).request("Go.", 0.0)
+    late = structs.replace(request, deadline=60.0)
+    state = begin(ev.Entry(1, 1.3, late))
+    assert time_cap(state).limit == 60.0
+    inside = structs.replace(late, parent=ev.Parent("outer", "outer", TaskId("t1"), 1, 1, "ann", 1))
+    assert time_cap(begin(ev.Entry(1, 1.3, inside))).limit == pytest.approx(58.7)
 
 
 async def test_the_cap_of_a_team_inside_ends_the_run_around_it() -> None:

@@ -12,6 +12,7 @@ from chargehand import (
     Budget,
     Done,
     Failure,
+    InputAnswered,
     MemoryJournal,
     Plan,
     Policy,
@@ -285,3 +286,81 @@ def test_a_plain_function_is_refused_with_what_to_do() -> None:
 
     with pytest.raises(Invalid, match="must be an async function"):
         Worker("ann", call=count)  # pyright: ignore[reportArgumentType] - that is the point
+
+
+# --- a person
+
+
+def asking_team(journal: MemoryJournal, done: list[str]) -> Team:
+    async def paint(assignment: Assignment, context: StepContext) -> Done:
+        async def mix(key: str) -> Done:
+            done.append(key)
+            return Done("mixed")
+
+        await context.step("mix", mix)
+        colour = assignment.ask_person("Which colour?", options=["red", "blue"], used=Amount(tokens=5))
+        return Done(f"painted {colour} in attempt {assignment.attempt}", Amount(tokens=7))
+
+    return Team([Worker("ann", call=paint)], supervisor=Supervisor(plan=plan()), journal=journal)
+
+
+async def test_it_asks_a_person_and_the_same_attempt_goes_on_with_the_answer() -> None:
+    journal = MemoryJournal()
+    done: list[str] = []
+    team = asking_team(journal, done)
+    waiting = await team.run("Paint the fence.", run="fence")
+    assert waiting.ending == "needs_input"
+    assert waiting.question is not None
+    assert waiting.question.text == "Which colour?"
+    assert waiting.question.question is not None
+    assert waiting.question.question.options == ("red", "blue")
+    result = await team.resume("fence", "blue")
+    assert (result.ending, result.answer) == ("complete", "painted blue in attempt 1")
+    assert len(done) == 1  # what was recorded is not done again
+    assert result.spent.tokens == 12
+
+
+async def test_a_question_is_answered_by_a_callback_and_a_person_who_declines_fails_the_task() -> None:
+    team = asking_team(MemoryJournal(), [])
+    result = await team.run("Paint the fence.", on_question=lambda _: "red")
+    assert result.answer == "painted red in attempt 1"
+    team = asking_team(MemoryJournal(), [])
+    await team.run("Paint the fence.", run="fence")
+    declined = await team.resume("fence", InputAnswered(1, "reject", "no money for paint"))
+    assert declined.ending == "failed"
+    assert "a person did not answer 'Which colour?': no money for paint" in str(declined.trace().tasks[0].failure)
+
+
+# --- what it says it used
+
+
+async def test_models_that_it_called_stand_in_the_trace_and_a_failure_says_what_it_used() -> None:
+    async def think(assignment: Assignment, context: StepContext) -> Done:
+        context.record_call("foreign:model", 0.5, (100, 20), Amount(tokens=120, micros=30, calls=1))
+        if assignment.attempt == 1:
+            raise WorkFailed(Failure("network", "the line went dead"), Amount(tokens=120, micros=30, calls=1))
+        return Done(f"thought as {assignment.worker}", Amount(tokens=120, micros=30, calls=1))
+
+    team = Team([Worker("ann", call=think)], supervisor=Supervisor(plan=plan()), policy=Policy(retry=Retry(base=0.01)))
+    result = await team.run("Think.")
+    assert result.answer == "thought as ann"
+    assert result.spent == Amount(tokens=240, micros=60, calls=2)
+    attempts = result.trace().tasks[0].attempts
+    assert [(call.model, call.input, call.output) for attempt in attempts for call in attempt.calls] == [
+        ("foreign:model", 100, 20),
+        ("foreign:model", 100, 20),
+    ]
+
+
+async def test_its_key_is_the_same_after_a_crash_and_another_for_every_attempt() -> None:
+    keys: list[str] = []
+
+    async def act(assignment: Assignment, _context: StepContext) -> str:
+        keys.append(assignment.key)
+        if len(keys) < 3:
+            raise WorkFailed(Failure("network", "the line went dead"))
+        return "done"
+
+    team = Team([Worker("ann", call=act)], supervisor=Supervisor(plan=plan()), policy=Policy(retry=Retry(base=0.01)))
+    await team.run("Act.", run="r")
+    assert keys == ["r/t1/1", "r/t1/2", "r/t1/3"]

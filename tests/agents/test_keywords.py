@@ -10,7 +10,7 @@ from chargehand import Budget, Factory, Policy, Supervisor, Task, Team, Worker, 
 from chargehand.config.keys import sections
 from chargehand.config.schema import PLAIN_SOURCES
 from chargehand.engine.declared import nearest_keyword
-from chargehand.tools.toolbox import BUILT_IN
+from chargehand.tools.built_in import BUILT_IN
 
 
 def price(product: str) -> int:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import COMMAND, EXAMPLES, Done, chargehand, environment
+from chargehand.engine.events import RunEnded
+from chargehand.journal.store import read_run
+from tests.cli.commands import COMMAND, EXAMPLES, JOURNAL, Done, chargehand, environment
 
 ASKED = "How many passengers did each line carry in total in May? What do our notes say about bicycles?"
 PASSENGERS = "North 452, South 279"
@@ -166,6 +168,22 @@ def test_when_the_budget_is_gone_the_results_are_shown_as_they_are(tmp_path: Pat
     assert BICYCLES in done.stdout
     assert "no answer was written from them: the budget is spent. Allow it more and run it again" in done.stdout
     assert "--budget-usd" not in done.stderr  # calls are what it lacked
+    assert "--reuse one --max-calls N\n" in done.stderr
+
+
+@pytest.mark.parametrize(("flag", "most", "cap"), [("--max-calls", "5", "calls"), ("--max-tokens", "4000", "tokens")])
+def test_calls_and_tokens_are_capped_for_one_run_and_the_list_says_so(
+    tmp_path: Path, provider: Provider, flag: str, most: str, cap: str
+) -> None:
+    done = asked(ferry(tmp_path), provider, "ok", flag, most)
+    assert done.returncode == 5, done.stderr
+    ended = read_run(tmp_path / JOURNAL, "one")[-1].event
+    assert isinstance(ended, RunEnded)
+    assert ended.cap is not None
+    assert (ended.cap.cap, ended.cap.limit) == (cap, int(most))
+    listed = json.loads(chargehand(tmp_path, "runs", "--json").stdout)
+    assert (listed[0]["reason"], listed[0]["why"]) == ("budget", ended.cap.describe())
+    assert f"the cap of {int(most):,} {cap}" in chargehand(tmp_path, "runs", COLUMNS="200").stdout
 
 
 def test_with_nearly_no_budget_the_run_says_what_it_could_not_pay_for(tmp_path: Path, provider: Provider) -> None:

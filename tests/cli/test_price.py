@@ -1,5 +1,6 @@
 """A budget in dollars with a model whose price nobody knows: calls are capped instead, or --price says the price."""
 
+import asyncio
 import json
 from argparse import ArgumentTypeError
 from pathlib import Path
@@ -11,6 +12,7 @@ from chargehand.engine.budget import Budget
 from chargehand.engine.events import RunRequested
 from chargehand.journal.store import read_run
 from chargehand.models.prices import PriceTag, flat
+from chargehand.models.testing.fault_server import FaultServer
 from tests.cli.commands import JOURNAL, chargehand
 from tests.config.files import write
 
@@ -32,7 +34,6 @@ def desk(tmp_path: Path) -> Path:
 
 
 def test_calls_are_capped_where_nobody_knows_a_price(desk: Path) -> None:
-    # the name is reserved for tests: nobody answers there, and it is no loopback address, which would cost nothing
     given = {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "http://model.invalid/v1"}
     done = chargehand(desk, "run", "Count.", "--plan", "plan.json", "--run", "counted", **given)
     assert "warning: the price of openai:no-such-model is unknown, so the budget of $0.50 cannot be kept" in done.stderr
@@ -51,6 +52,19 @@ def test_with_a_price_the_budget_is_kept_in_dollars_and_told_again(desk: Path) -
     first = read_run(desk / JOURNAL, "priced")[0].event
     assert isinstance(first, RunRequested)
     assert first.budget == Budget(usd=0.5, seconds=1.0)
+
+
+async def test_a_providers_model_behind_a_gateway_on_this_machine_is_paid_for(desk: Path) -> None:
+    async with FaultServer() as server:
+        given = {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": server.url("ok")}
+        words = ("run", "Count.", "--plan", "plan.json", "--model", "openai:gpt-5-mini", "--timeout", "60s", "--json")
+        done = await asyncio.to_thread(chargehand, desk, *words, **given)
+        document = json.loads(done.stdout)
+        refused = await asyncio.to_thread(chargehand, desk, *words, "--budget-usd", "0.000001", **given)
+    assert "warning" not in done.stderr
+    assert document["cost_usd"] > 0
+    assert refused.returncode == 5
+    assert server.requests["ok"] == document["usage"]["calls"]
 
 
 def test_a_price_is_two_amounts_of_dollars() -> None:

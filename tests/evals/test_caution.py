@@ -116,6 +116,8 @@ class Foreign:
         self.teams = team.teams
         self.request = team.request
         self.offered = team.offered
+        self.queue = team.queue
+        self.queues = team.queues
         self.executor = team.executor
         self.unpriced_models = team.unpriced_models
 

@@ -15,7 +15,7 @@ from chargehand.models.guard import Guarded
 from chargehand.models.limits import Limiter, Pace
 from chargehand.models.messages import Message, Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
-from chargehand.models.prices import FREE, PriceTag, flat
+from chargehand.models.prices import PriceTag, flat
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.waits import Wait, collect_waits
 from tests.sim.loop import VirtualLoop
@@ -428,7 +428,7 @@ def test_a_price_the_provider_reports_is_kept() -> None:
 
 def test_a_price_that_was_given_counts_for_a_server_on_this_machine_too() -> None:
     local = "http://127.0.0.1:8790/v1"
-    assert PriceTag("openai", "m", base_url=local).find() == FREE
+    assert PriceTag("openai", "m", base_url=local).find() is None
     assert PriceTag("openai", "m", base_url=local, otherwise=flat(2.0, 10.0)).find() == flat(2.0, 10.0)
 
 

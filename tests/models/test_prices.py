@@ -9,7 +9,7 @@ import pytest
 
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.prices import FREE, Price, PriceTag, find_price, flat, is_local
+from chargehand.models.prices import Price, PriceTag, find_price, flat
 
 
 def cost(price: Price, usage: Usage) -> int | None:
@@ -72,18 +72,17 @@ def test_a_tag_looks_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://localhost:1/v1", "http://127.0.0.1/v1", "http://[::1]:80", "http://a.localhost"]
+    "url", ["http://localhost:4000/v1", "http://127.0.0.1/v1", "http://10.0.0.1", "https://x.invalid"]
 )
-def test_what_runs_on_this_machine_is_free(url: str) -> None:
-    assert is_local(url)
-    assert PriceTag("", "any", url).find() == FREE
+def test_a_model_has_its_providers_price_wherever_it_is_called(url: str) -> None:
+    assert PriceTag("openai", "gpt-4o", url).find() == find_price("openai", "gpt-4o")
+    assert PriceTag("openai", "no-such-model-1", url).find() is None
 
 
-@pytest.mark.parametrize(
-    "url", ["http://10.0.0.1/v1", "https://localhost.example.com", "https://api.openai.com/v1", "", "x"]
-)
-def test_what_runs_elsewhere_is_not(url: str) -> None:
-    assert not is_local(url)
+def test_another_provider_at_the_address_has_a_price_of_its_own() -> None:
+    found = PriceTag("openai", "llama-3.1-8b-instant", "https://api.groq.com/openai/v1").find()
+    assert found is not None
+    assert found == find_price("groq", "llama-3.1-8b-instant")
 
 
 def test_a_price_of_ones_own_is_exact_and_rounded_up() -> None:

@@ -191,9 +191,9 @@ async def test_models_of_one_credential_share_a_limiter_and_nothing_else_does() 
 async def test_a_found_model_answers_within_its_limits_and_names_its_price() -> None:
     async with loopback(lambda _: whole(CHAT)) as server:
         finder = Finder(environment())
-        free = await finder.find(f"openai+{server.url}#m").reply(HELLO)
+        unpriced = await finder.find(f"openai+{server.url}#m").reply(HELLO)
         paid = await finder.find(f"openai+{server.url}#m", price=flat(1.0, 2.0)).reply(HELLO)
-        assert (free.text, free.micros, paid.micros) == ("hi", 0, 3000)
+        assert (unpriced.text, unpriced.micros, paid.micros) == ("hi", None, 3000)
         assert server.connections == 1
         tiny = finder.find(f"openai+{server.url}#m", max_bytes=10, retry=Retry(attempts=1))
         with pytest.raises(ModelFailed, match="larger than 10 bytes"):
@@ -209,6 +209,31 @@ async def test_cards_say_what_models_cost_once_that_was_looked_up() -> None:
     await finder.prepare()
     assert (paid.card.price(1000, 1000) or 0) > 0
     await finder.close()
+
+
+@pytest.mark.parametrize(
+    ("handle", "variables"),
+    [
+        ("openai:gpt-4o", {"OPENAI_BASE_URL": "http://127.0.0.1:4000/v1"}),
+        ("openai+http://localhost:4000/v1#gpt-4o", {}),
+    ],
+)
+async def test_a_gateway_on_this_machine_does_not_make_a_providers_model_free(
+    handle: str, variables: dict[str, str]
+) -> None:
+    finder = Finder({"OPENAI_API_KEY": "x", **variables}.get)
+    own = Finder({"OPENAI_API_KEY": "x"}.get).find("openai:gpt-4o")
+    behind = finder.find(handle)
+    for model in (own, behind):
+        await guarded(model).prepare()
+    assert behind.card.price(1000, 1000) == own.card.price(1000, 1000)
+    assert not behind.card.free
+
+
+@pytest.mark.parametrize("provider", ["ollama", "vllm", "llamacpp"])
+def test_local_engines_are_free_wherever_they_run(provider: str) -> None:
+    elsewhere = {f"{provider.upper()}_BASE_URL": "http://gpu.invalid:8000/v1"}
+    assert Finder(elsewhere.get).find(f"{provider}:any").card.price(1000, 1000) == 0
 
 
 async def test_a_model_found_on_its_own_is_closed_on_its_own() -> None:

@@ -47,6 +47,7 @@ class Shop:
 
     def start(self) -> None:
         command = ["serve", "--port", str(self.port), "--data", str(self.data), "--grace", "0.1s"]
+        command += ["--price", "0.01/0.01"]  # reserved before a call; the model itself says what it cost
         for team in self.teams:
             command += ["--team", str(team)]
         words = [self.python, "-m", "chargehand", *command]

@@ -1,6 +1,6 @@
 """What broke in other servers for agents, tried on this one. One test for each; the names are those of their reports.
 
-Those about tool servers (mcp-remote 2025-6514, Cursor 2025-54136, postmark-mcp) wait until there are any here.
+Those about tool servers (mcp-remote 2025-6514, Cursor 2025-54136, postmark-mcp) are in tests/mcp.
 """
 
 import ast

@@ -8,7 +8,7 @@ from msgspec import Struct
 from chargehand.server.app import all_apis
 from chargehand.server.middleware.gate import is_open_path
 from chargehand.server.page import is_page
-from chargehand.server.routing import Scope
+from chargehand.server.routing import Api, Scope
 
 _NAME = re.compile(r"\{(\w+)(?::\w+)?\}")
 
@@ -31,6 +31,7 @@ def routes(ids: Mapping[str, str] | None = None) -> Iterator[Called]:
     """All but those of the page (tests/page/test_serving.py); names that are not among the ids are made up."""
     known = ids or {}
     for api in all_apis().all:
+        assert isinstance(api, Api), "no package adds one here"
         for route in api.routes:
             if is_page(route.path) and route.path != "/":
                 continue

@@ -2,13 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
 
+from chargehand.runtime.executor import Listener
 from chargehand.server.app import build
+from chargehand.server.extension import HttpApi
 from chargehand.server.settings import ServerSettings
 
 TOKEN = "ch_test_0123456789abcdef0123456789abcdef"
@@ -28,10 +30,16 @@ class Running:
 
 
 @contextmanager
-def running(settings: ServerSettings, environment: Mapping[str, str] | None = None) -> Generator[Running]:
+def running(
+    settings: ServerSettings,
+    environment: Mapping[str, str] | None = None,
+    apis: Sequence[HttpApi] = (),
+    listeners: Sequence[Listener] = (),
+    on_reload: Callable[[str], None] | None = None,
+) -> Generator[Running]:
     """Serve until the block is left; then it shuts down as it would on SIGTERM."""
     known = dict(environment or {})
-    app = build(settings, known.get)
+    app = build(settings, known.get, apis, listeners, on_reload)
     config = uvicorn.Config(
         app,
         host="127.0.0.1",

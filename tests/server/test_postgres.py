@@ -12,6 +12,7 @@ from letta_client import Letta
 
 from chargehand.cli.main import main
 from chargehand.errors import StoreUnavailable, Unknown
+from chargehand.journal import postgres_listener, postgres_notices
 from chargehand.journal.store import list_runs
 from chargehand.server.middleware import postgres_keys
 from chargehand.server.middleware.gate import open_keys
@@ -23,7 +24,7 @@ from tests.postgres import PostgresServer
 from tests.server.api import GOAL, garden
 from tests.server.guarded import guarded
 from tests.server.letta_conformance import conform
-from tests.server.model_server import fake_model
+from tests.server.model_server import Answer, fake_model
 from tests.server.running import running, settings_in
 
 OPERATOR = "an-operators-own-token-0123456789"
@@ -71,6 +72,25 @@ def test_the_newest_client_finds_everything_it_knows(tmp_path: Path, store: Post
             assert [block.value for block in client.agents.blocks.list(agent.id)] == ["b"]
             assert [run.agent_id for run in client.runs.list(agent_id=agent.id)] == [agent.id]
     assert [file.name for file in tmp_path.iterdir()] == [], "all of it is in the database"
+
+
+def test_a_message_is_followed_on_another_server_though_every_notification_is_lost(
+    tmp_path: Path, store: PostgresUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_notices, "CHANNEL", "another")
+    monkeypatch.setattr(postgres_listener, "QUERY_INTERVAL", 600.0)
+    with (
+        fake_model(lambda _: Answer("at last", seconds=1.0)) as model,
+        running(settings_in(tmp_path / "one", store=store)) as one,
+        running(settings_in(tmp_path / "two", store=store)) as two,
+        Letta(base_url=one.url, api_key=one.token) as client,
+        Letta(base_url=two.url, api_key=two.token) as other,
+    ):
+        agent = client.agents.create(name="bob", model=model.handle)
+        run = client.agents.messages.create_async(agent.id, input="What is new?")
+        followed = [message.message_type for message in other.runs.messages.stream(run.id)]
+        assert "assistant_message" in followed
+        assert "error_message" not in followed
 
 
 # --- tokens

@@ -5,15 +5,16 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
 from msgspec import structs
 
 from chargehand.config.load import load_team
-from chargehand.engine.events import Entry, Event, PauseSet, RunEnded, RunRequested
+from chargehand.engine.events import Entry, Event, PauseSet, RunEnded, RunReleased, RunRequested
 from chargehand.engine.fold import replay
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.journal.store import read_run
 from chargehand.server.run_control import goes_on
-from chargehand.server.settings import ServerLimits
+from chargehand.server.settings import ResumedRuns, ServerLimits
 from tests.server.running import Running, running, settings_in
 
 GOAL = "Show the revenue per country in May 2026"
@@ -71,6 +72,19 @@ def test_a_run_of_a_team_that_is_not_served_any_more_is_left_and_told(tmp_path: 
             time.sleep(0.05)
         assert ready(server)["left"] == 1
     assert len(read_run(tmp_path / "main" / "runs.db", "one")) == 1
+
+
+@pytest.mark.parametrize(("resume", "resumed"), [("crashed", 1), ("none", 0)])
+def test_the_operator_says_which_open_runs_are_resumed(tmp_path: Path, resume: ResumedRuns, resumed: int) -> None:
+    leave_open(tmp_path / "main", stopped=(request(), RunReleased()), crashed=(request(),))
+    with running(settings_in(tmp_path, resume=resume)) as server:
+        if resumed:
+            assert until_ended(tmp_path / "main", "crashed").ending == "complete"
+        until = time.monotonic() + 20.0
+        while ready(server)["left"] < 2 - resumed and time.monotonic() < until:
+            time.sleep(0.05)
+        assert (ready(server)["resumed"], ready(server)["left"]) == (resumed, 2 - resumed)
+    assert len(read_run(tmp_path / "main" / "runs.db", "stopped")) == 2
 
 
 def test_a_run_that_was_paused_stays_paused(tmp_path: Path) -> None:

@@ -20,8 +20,11 @@ from chargehand.errors import ChargehandError
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import Lease
 from chargehand.models.resolve import Finder
+from chargehand.runtime.dispatch_port import Dispatcher
+from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.team import Team
+from tests.runtime.elsewhere import Elsewhere
 from tests.runtime.streams import rows, written
 from tests.sim.loop import VirtualLoop
 from tests.sim.nested_world import World
@@ -152,16 +155,21 @@ class Seed:
                 self.require(not finder.observations.of(model).under_way, f"a call of {model.card.handle} never ends")
 
     async def _drive(self, journal: Mortal, top: Team, finder: Finder) -> Outcome:
-        async with top.executor(finder) as executor:
-            driver = Runner(journal, executor, wall=self.loop.time, ticks=self.loop.time)
-            async with asyncio.TaskGroup() as jobs:
-                teller = jobs.create_task(self._called_off(driver))
-                try:
-                    if any(row.run == RUN for row in await journal.runs()):
-                        return await driver.resume(RUN, steal=True)
-                    return await driver.start(RUN, top.request("Count the pears", self.loop.time(), seed=self.seed))
-                finally:
-                    teller.cancel()
+        async with top.executor(finder) as executor, asyncio.TaskGroup() as jobs:
+            elsewhere = Elsewhere(journal, jobs) if self.world.is_remote else None
+            driver = self._runner(journal, executor, elsewhere)
+            if elsewhere is not None:
+                elsewhere.far = self._runner(journal, executor, elsewhere)
+            teller = jobs.create_task(self._called_off(driver))
+            try:
+                if any(row.run == RUN for row in await journal.runs()):
+                    return await driver.resume(RUN, steal=True)
+                return await driver.start(RUN, top.request("Count the pears", self.loop.time(), seed=self.seed))
+            finally:
+                teller.cancel()
+
+    def _runner(self, journal: Mortal, executor: Executor, dispatcher: Dispatcher | None) -> Runner:
+        return Runner(journal, executor, wall=self.loop.time, ticks=self.loop.time, dispatcher=dispatcher)
 
     async def _called_off(self, driver: Runner) -> None:
         if self.cancel is None:

@@ -56,6 +56,8 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(f"nested/{seed}")
+        self.place = random.Random(f"place/{seed}")  # of its own: what seeds were before, they stay
+        self.is_remote = self.place.random() < 0.3  # then some workers and teams work elsewhere
         self.bill = Bill()
         self.trouble = self.chance.choice((0.0, 0.05, 0.15, 0.4))
         self.silent = self.chance.choice((0.0, 0.0, 0.3, 1.0))  # replies that do not say what they used
@@ -109,6 +111,7 @@ class World:
                 stream_plan=chance.random() < 0.1,
                 factory=self.factory(name),
                 hedge=Hedge(after=2.0, share=0.5) if chance.random() < 0.2 else None,
+                queue=self.queue(),
             ),
             name=name,
             timeout=chance.choice((30.0, 300.0)),
@@ -135,7 +138,11 @@ class World:
             fallback_models=[chance.choice(self.models)] if chance.random() < 0.2 else [],
             tools=[look_up] if chance.random() < 0.4 else [],
             accept=["sound"] if self.checked else [],
+            queue=self.queue(),
         )
+
+    def queue(self) -> str:
+        return "far" if self.is_remote and self.place.random() < 0.5 else ""
 
     def strategy(self, workers: list[Worker]) -> Strategy:
         chance = self.chance

@@ -40,8 +40,8 @@ class Handle(JournalProxy):
         self._rng = rng
         self._faults = faults
         self._failures = rng.randint(1, 6) if faults and "store" in play.plot.faults else 0
-        crash = faults and "crash" in play.plot.faults and play.crashes < 3
-        self._crash_in = rng.randint(1, 30) if crash else 0
+        crash = faults and "crash" in play.plot.faults and play.crashes < play.plot.crashes
+        self._crash_in = rng.randint(1, play.plot.writes) if crash else 0
 
     async def append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
         self._check_alive()

@@ -10,7 +10,7 @@ from chargehand.engine.policy import Breaking, Limits, Policy, Retry
 from chargehand.engine.roster import Agent, Match, Roster
 
 FAULTS = (
-    "crash",  # the process dies right after (or instead of) the n-th write, up to three times
+    "crash",  # the process dies right after (or instead of) the n-th write: three times at most, or again and again
     "store",  # a write fails before or after it took effect
     "provider",  # network, timeout, resource, hang, garbage
     "work",  # wrong work: logic failures, exceptions, results JSON cannot carry
@@ -61,6 +61,10 @@ class Scenario(Struct, frozen=True):
     budget: Budget
     seconds: float
     style: str  # fixed, whole, pieces, rounds
+    crashes: int = 3
+    """How often the process dies at most, with the fault `crash`."""
+    writes: int = 30
+    """How many writes it lives at most before it does."""
 
     @property
     def calm(self) -> bool:
@@ -95,9 +99,19 @@ def scenario(seed: int, faults: frozenset[str] | None = None, max_tasks: int = 1
     if "silence" in on:
         policy = structs.replace(policy, approve=rng.random() < 0.5, uncertain="ask")
         seconds = min(seconds, 500.0)
-    return Scenario(
+    plot = Scenario(
         seed=seed, faults=on, roster=roster, plan=plan, policy=policy, budget=budget, seconds=seconds, style=style
     )
+    return _fragile(plot) if "crash" in on else plot
+
+
+def _fragile(plot: Scenario) -> Scenario:
+    """In some of the worlds that crash, one attempt dies more often than it may be resumed."""
+    rng = random.Random(f"fragile/{plot.seed}")
+    if rng.random() < 0.7:
+        return plot
+    limits = structs.replace(plot.policy.limits, resumes=rng.randint(0, 2))
+    return structs.replace(plot, policy=structs.replace(plot.policy, limits=limits), crashes=6, writes=4)
 
 
 def _roster(rng: random.Random) -> Roster:

@@ -394,3 +394,52 @@ async def test_a_journal_is_opened_by_its_url(tmp_path: Path) -> None:
             await open_journal(url)
     with pytest.raises(Invalid, match="ends with its process"):
         list_runs("memory:")
+
+
+# --- runs that are created for another process to drive
+
+
+async def test_a_created_run_is_held_by_nobody_and_its_first_claim_has_epoch_one(journal: Journal) -> None:
+    first = entries(1, 2)
+    await journal.create("r", first)
+    row = await journal.row("r")
+    assert (row.seq, row.epoch, row.held) == (2, 0, False)
+    lease = await journal.claim("r")
+    assert (lease.epoch, lease.seq) == (1, 2)
+    await journal.append(lease, entries(3))
+    assert await journal.read("r") == [*first, *entries(3)]
+
+
+async def test_a_run_is_created_once(journal: Journal) -> None:
+    await journal.create("r", entries(1))
+    await journal.create("r", entries(1))  # a repetition whose first reply was lost
+    lease = await journal.claim("r")
+    await journal.append(lease, entries(2))
+    await journal.create("r", entries(1))
+    with pytest.raises(Refused, match="exists already"):
+        await journal.create("r", [Entry(1, AT, Noted(text="another"))])
+    assert await journal.read("r") == entries(1, 2)
+
+
+async def test_a_run_that_another_is_beginning_is_not_created(journal: Journal) -> None:
+    lease = await journal.claim("r", new=True)
+    with pytest.raises(RunBusy):
+        await journal.create("r", entries(1))
+    await journal.release(lease)
+    await journal.create("r", entries(1))
+    assert await journal.read("r") == entries(1)
+    assert not (await journal.row("r")).held
+
+
+@pytest.mark.parametrize("seqs", [[], [2], [1, 3]])
+async def test_a_run_begins_with_its_first_entry(journal: Journal, seqs: list[int]) -> None:
+    with pytest.raises(Invalid):
+        await journal.create("r", entries(*seqs))
+    with pytest.raises(RunUnknown):
+        await journal.read("r")
+
+
+async def test_a_created_run_may_have_a_large_body(journal: Journal) -> None:
+    large = Entry(1, AT, Noted(text="x" * 200_000))
+    await journal.create("r", [large])
+    assert await journal.read("r") == [large]

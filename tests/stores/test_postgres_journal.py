@@ -12,7 +12,7 @@ import pytest
 
 from chargehand.engine.events import Entry, RunEnded
 from chargehand.errors import Corrupt, Fenced, Refused, RunBusy, RunUnknown, StoreUnavailable
-from chargehand.journal import postgres_notices
+from chargehand.journal import postgres_listener, postgres_notices
 from chargehand.journal.postgres import PostgresJournal, tenants_with_open_runs
 from chargehand.journal.protocol import Journal, Lease
 from chargehand.journal.store import (
@@ -233,9 +233,9 @@ async def test_a_reader_hears_what_another_process_writes(
     postgres_store: str, other: Other, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if source == "notices":
-        monkeypatch.setattr(postgres_notices, "_QUERY_INTERVAL", 600.0)
+        monkeypatch.setattr(postgres_listener, "QUERY_INTERVAL", 600.0)
     else:
-        monkeypatch.setattr(postgres_notices, "_QUERY_INTERVAL", 0.1)
+        monkeypatch.setattr(postgres_listener, "QUERY_INTERVAL", 0.1)
         monkeypatch.setattr(postgres_notices, "CHANNEL", "another")
     assert other.hear() == "open"
     async with opened_journal(postgres_store) as journal:
@@ -250,7 +250,7 @@ async def test_a_reader_hears_what_another_process_writes(
 async def test_a_reader_goes_on_after_the_server_was_restarted(
     postgres: PostgresServer, postgres_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_notices, "_QUERY_INTERVAL", 0.2)
+    monkeypatch.setattr(postgres_listener, "QUERY_INTERVAL", 0.2)
     async with opened_journal(postgres_store) as writing, opened_journal(postgres_store) as journal:
         lease = await begin(writing, "r")
         reader = Feed(journal).subscribe("r")

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.teams.bundled import accuracy, lacking, ran
+from tests.cli.commands import chargehand
+from tests.teams.bundled import TEAMS, accuracy, lacking, ran
 
 TEAM = "tech_support"
 
@@ -47,6 +48,12 @@ def test_the_documenter_steps_in_where_the_known_problems_say_nothing(tmp_path: 
     found = ran(tmp_path, TEAM, "What shows when a job runs next?")
     assert found.workers == {"troubleshooter", "documenter"}
     found.holds("`drayman schedule list` shows when a job runs next")
+
+
+def test_the_demo_model_reaches_its_gate(tmp_path: Path) -> None:
+    cases = TEAMS / TEAM / "evals" / "golden.yaml"
+    done = chargehand(tmp_path, "eval", cases, "--team", TEAMS / TEAM, "--model", "demo", "--no-save", "-q")
+    assert (done.returncode, "passed" in done.stdout) == (0, True), done.stdout
 
 
 def test_its_own_cases_hold(tmp_path: Path) -> None:

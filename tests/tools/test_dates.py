@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import Figure
+from chargehand.tools.built_in import BUILT_IN, add_days, built_in, date_info, dates, days_between
 from chargehand.tools.tool import Tool, ToolFailed
-from chargehand.tools.toolbox import BUILT_IN, add_days, built_in, date_info, dates, days_between
 
 NOON = datetime(2026, 5, 17, 23, 30, tzinfo=UTC).timestamp()
 

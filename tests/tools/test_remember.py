@@ -1,7 +1,7 @@
 """The memory tools, called as a model would call them: what they say, what they refuse, and what they hand back."""
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -18,7 +18,14 @@ from chargehand.tools.remember import NAMES, Recalled, described, memory_tools, 
 from chargehand.tools.tool import Caller, Tool, ToolFailed
 
 KEY = "run/a/t1/2/7"
-ANN = Caller(KEY, "ann")
+
+
+def ann_calls(step: int = 7, *, tainted: bool = False, seen: Mapping[str, int] | None = None) -> Caller:
+    """A call that ann makes as one step of her attempt."""
+    return Caller(f"run/a/t1/2/{step}", "ann", tainted, seen or {}, run="run/a", task="t1", attempt=2)
+
+
+ANN = ann_calls()
 MAY = 1_747_440_000.0  # 2025-05-17, midnight
 
 
@@ -110,15 +117,15 @@ async def test_the_same_call_again_is_not_made_again() -> None:
         for _ in range(3):
             await ann("core_memory_append", label="notes", content="three")
         assert (await ann.block("notes")).version == 2
-        await ann.by(Caller("run/a/t1/2/8", "ann"), "core_memory_append", label="notes", content="three")
+        await ann.by(ann_calls(8), "core_memory_append", label="notes", content="three")
         assert (await ann.block("notes")).version == 3
 
 
 async def test_whether_the_writer_had_seen_text_from_outside_is_written_down() -> None:
     async with desk(NOTES, Archive("old", embedding="words")) as ann:
-        await ann.by(Caller(KEY, "ann", tainted=True), "core_memory_append", label="notes", content="x")
+        await ann.by(ann_calls(tainted=True), "core_memory_append", label="notes", content="x")
         assert (await ann.block("notes")).tainted
-        await ann.by(Caller(KEY, "ann", tainted=True), "archival_memory_insert", content="kept")
+        await ann.by(ann_calls(tainted=True), "archival_memory_insert", content="kept")
         [passage] = await ann.memory.catalog.passages((await ann.archive("old")).id)
         assert passage.origin == Origin(
             by="worker", name="ann", run="run/a", task="t1", attempt=2, key=KEY, tainted=True
@@ -127,15 +134,15 @@ async def test_whether_the_writer_had_seen_text_from_outside_is_written_down() -
 
 async def test_a_whole_text_is_made_from_the_version_that_was_seen() -> None:
     async with desk(NOTES) as ann:
-        old = Caller("run/a/t1/2/1", "ann", seen={"notes": 1})
+        old = ann_calls(1, seen={"notes": 1})
         await ann("core_memory_append", label="notes", content="three")
         with pytest.raises(ToolFailed, match=r"notes was not changed: .*version 2 by now, not 1"):
             await ann.by(old, "memory_rethink", label="notes", new_memory="mine")
-        new = Caller("run/a/t1/2/3", "ann", seen={"notes": 2})
+        new = ann_calls(3, seen={"notes": 2})
         assert await ann.by(new, "memory_rethink", label="notes", new_memory="mine") == (
             "rewritten; notes is at version 3, 4 of 100 characters"
         )
-        unseen = Caller("run/a/t1/2/4", "ann")
+        unseen = ann_calls(4)
         with pytest.raises(ToolFailed, match="was not changed"):
             await ann.by(unseen, "memory_rethink", label="notes", new_memory="blind")
 
@@ -163,7 +170,7 @@ async def test_a_text_is_kept_once_and_found_with_why() -> None:
     async with desk(Archive("old", embedding="words")) as ann:
         text = "The cellar in Lyon holds 12 barrels of cider."
         assert await ann("archival_memory_insert", content=text, tags=["cider", "lyon"]) == "kept in old"
-        again = Caller("run/a/t1/2/9", "ann")
+        again = ann_calls(9)
         assert await ann.by(again, "archival_memory_insert", content=text, tags=["stock"]) == (
             "old has this text already; its tags are joined"
         )

@@ -46,7 +46,7 @@ const stepStarted: Fold = (run, event, { at, task }) => {
     step: event.step, name: event.name, kind: event.kind ?? "tool", effect: event.effect ?? "read", began: at,
     call: event.call ?? "", arguments: call?.arguments, good: true, used: nothing(),
   });
-  if (event.kind !== "subteam") return;
+  if (event.kind !== "subteam" && event.kind !== "worker") return;
   const request = (event.request ?? "").slice(0, 8);
   attempt.nested.push(`${run.run}/${task.id}/${event.attempt}/${event.step}/${request}`);
 };

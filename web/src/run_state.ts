@@ -23,6 +23,9 @@ export type Prompt = { model: string; messages: Message[]; tools: string[]; firs
 /** A tool call that a model asked for. */
 export type WantedCall = { id: string; name: string; arguments: unknown };
 
+/** The kinds of steps that are shown as calls: of tools, and of runs that do the work of an attempt. */
+export const CALL_STEPS = new Set(["tool", "subteam", "worker"]);
+
 export type Step = {
   step: number;
   name: string;

@@ -9,7 +9,7 @@ import { Arguments } from "./needs_you.tsx";
 import { PromptView } from "./prompt_view.tsx";
 import { runAddress } from "./route.ts";
 import type { RunContext } from "./run_context.ts";
-import { type Attempt, type Note, type Step, type Task, itemsOf } from "./run_state.ts";
+import { CALL_STEPS, type Attempt, type Note, type Step, type Task, itemsOf } from "./run_state.ts";
 import { Link } from "./shell.tsx";
 import { Icon, stateOf, wordOf } from "./states.tsx";
 import { Diff } from "./text.tsx";
@@ -19,7 +19,7 @@ type Props = { context: RunContext; task: Task };
 const QUIET_STEPS = new Set(["memory", "remember", "summary"]);
 
 export const callsOf = (task: Task): Step[] =>
-  task.attempts.flatMap((attempt) => attempt.steps).filter((step) => step.kind === "tool" || step.kind === "subteam");
+  task.attempts.flatMap((attempt) => attempt.steps).filter((step) => CALL_STEPS.has(step.kind));
 
 function FailureText({ failure }: { failure: Failure }): JSX.Element {
   return <p class="failure"><b>{failure.kind}</b> {failure.message}</p>;

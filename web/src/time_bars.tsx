@@ -2,7 +2,7 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { seconds } from "./format.ts";
-import type { AskedQuestion, Attempt, Duty, Run, Task } from "./run_state.ts";
+import { CALL_STEPS, type AskedQuestion, type Attempt, type Duty, type Run, type Task } from "./run_state.ts";
 
 export const ROW = 26;
 const BAR_TOP = 7;
@@ -51,7 +51,7 @@ function AttemptBar({ attempt, x, now }: { attempt: Attempt; x: ToX; now: number
   const to = attempt.ended ?? now;
   const kind = attempt.ending === "failed" ? "failed" : attempt.ending === "under way" ? "open" : "work";
   const label = `attempt ${attempt.attempt}, ${attempt.worker}, ${seconds(to - attempt.began)}`;
-  const tools = attempt.steps.filter((step) => step.kind === "tool" || step.kind === "subteam");
+  const tools = attempt.steps.filter((step) => CALL_STEPS.has(step.kind));
   return (
     <>
       <Bar kind={kind} from={attempt.began} to={to} x={x} label={label} />

@@ -7,18 +7,22 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 
+from msgspec import structs
+
+from chargehand.agents.answer_format import AnswerFormatter, formatter_of, shorter
 from chargehand.agents.inputs import by_id, gap_text, last_tasks, read_inputs, result_text, today
-from chargehand.agents.recall import instructions, material, shortened
-from chargehand.agents.spending import cut_off, too_expensive
+from chargehand.agents.recall import BlockView, instructions, material, shortened
+from chargehand.agents.spending import Reservation, cut_off, too_expensive
 from chargehand.agents.writer import Writer, WriterCalls
 from chargehand.code_errors import mistake_failure
 from chargehand.engine.budget import NOTHING
-from chargehand.engine.events import AnswerSection
-from chargehand.engine.facts import Tracing
+from chargehand.engine.events import AnswerSection, CallerToolCall
+from chargehand.engine.facts import SettledContradiction, Tracing
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task, TaskId
-from chargehand.models.messages import Message, Request, new_nonce, wrap
+from chargehand.errors import Invalid
+from chargehand.models.messages import Message, Reply, Request, new_nonce, wrap
 from chargehand.models.request_facts import Answering, Given
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.tools.calling import THREADS
@@ -33,23 +37,45 @@ MISSING = "Not answered:"
 async def answer(writer: Writer, brief: Brief, context: StepContext) -> Done:
     """The answer of a run. Every gap is named in it."""
     results = read_inputs(brief, by_id(brief.tasks))
+    wanted = context.request.answer_format
+    formatter = formatter_of(wanted)
     if writer.own is not None:
-        return Done(await _call_function(writer.own, brief, results), NOTHING)
-    if brief.combine == "forward":
-        last = _last_results(results, brief.tasks)
-        text = "\n\n".join(result_text(result.value) for result in last)
-        sections = (*gaps_section(text, brief.gaps), *_report_results(brief, last))
-        return Done(text, NOTHING, sections=sections)
-    calls = WriterCalls(writer, context)
+        return Done(await _call_function(writer.own, brief, results, formatter), NOTHING)
+    if brief.combine == "forward" and (forwarded := _forward(brief, results, formatter)) is not None:
+        return forwarded
+    calls = WriterCalls(structs.replace(writer, settings=shorter(writer.settings, wanted)), context)
     try:
         if brief.combine in ("select", "vote") and results:
-            return await _choose(calls, brief, results)
-        return await _write(calls, brief, results)
+            return await _choose(calls, brief, results, formatter)
+        return await _write(calls, brief, results, formatter)
     except WorkFailed as error:  # what the calls before it cost is not lost with it
         raise WorkFailed(error.failure, calls.total(), error.findings) from error
 
 
-async def _call_function(function: Callable[..., object], brief: Brief, results: Sequence[Given]) -> object:
+def _forward(brief: Brief, results: Sequence[Given], formatter: AnswerFormatter | None) -> Done | None:
+    """The last results as they are; None where they do not have the format that is wanted."""
+    last = _last_results(results, brief.tasks)
+    if formatter is not None:
+        is_answer = len(last) == 1 and formatter.fits(last[0].value)
+        return Done(last[0].value, NOTHING, sections=tuple(gaps_section("", brief.gaps))) if is_answer else None
+    text = "\n\n".join(result_text(result.value) for result in last)
+    sections = (*gaps_section(text, brief.gaps), *_report_results(brief, last))
+    return Done(text, NOTHING, sections=sections)
+
+
+async def _call_function(
+    function: Callable[..., object], brief: Brief, results: Sequence[Given], formatter: AnswerFormatter | None
+) -> object:
+    value = await _returned(function, brief, results)
+    if formatter is not None:
+        try:
+            formatter.check(value)
+        except Invalid as error:
+            raise WorkFailed(Failure("logic", f"the function that answers failed: {error}"), NOTHING) from error
+    return value
+
+
+async def _returned(function: Callable[..., object], brief: Brief, results: Sequence[Given]) -> object:
     values = {result.task: result.value for result in results}
     if inspect.iscoroutinefunction(function):
         return await function(brief.goal, values, brief.gaps)
@@ -77,7 +103,9 @@ def _report_results(brief: Brief, results: Sequence[Given]) -> Sequence[AnswerSe
     return report_results(brief, results)
 
 
-async def _choose(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> Done:
+async def _choose(
+    calls: WriterCalls, brief: Brief, results: Sequence[Given], formatter: AnswerFormatter | None
+) -> Done:
     """The result that is chosen, word for word, and what its figures rest on."""
     from chargehand.agents.judge import Choice, select, vote  # noqa: PLC0415 - as above
 
@@ -88,6 +116,9 @@ async def _choose(calls: WriterCalls, brief: Brief, results: Sequence[Given]) ->
         choice = await choose(calls, brief.goal, last)
         calls.context.note(choice.why)
     chosen = choice.result
+    if formatter is not None:
+        answered = await _write(calls, brief, [chosen], formatter)
+        return structs.replace(answered, chosen=TaskId(chosen.task), judged=choice.judged)
     text = result_text(chosen.value)
     why = (AnswerSection("chosen", choice.why),) if choice.why else ()
     gaps = gaps_section(f"{text}\n\n{choice.why}", brief.gaps)
@@ -102,40 +133,27 @@ async def _choose(calls: WriterCalls, brief: Brief, results: Sequence[Given]) ->
     )
 
 
-async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> Done:
+async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given], formatter: AnswerFormatter | None) -> Done:
     """What a model writes from the results, and below it what has to be said about that."""
     from chargehand.agents.audit.assessment import report_answer, settle_contradictions  # noqa: PLC0415 - as above
-    from chargehand.agents.judge import describe_contradictions  # noqa: PLC0415 - as above
-    from chargehand.agents.writer import cut_evenly, join_pieces, reduce_results, result_pieces  # noqa: PLC0415
 
     writer = calls.writer
-    context = calls.context
-    nonce = new_nonce()
+    if formatter is not None and writer.model.card.reads_facts:
+        message = f"{writer.model.card.handle} writes text only: an answer in a format needs a language model"
+        raise WorkFailed(Failure("logic", message, permanent=True), NOTHING)
     settled = await settle_contradictions(calls, brief, results)
-    pieces = result_pieces(results, _MAX_REDUCED if brief.combine == "reduce" else CAP)
-    reduced = await reduce_results(calls, brief.goal, pieces, nonce)
     blocks = await writer.blocks()
-    input_gaps = [gap for source in brief.inputs for gap in source.gaps]
-    gaps = [gap_text(gap, nonce) for gap in (*input_gaps, *brief.gaps)]
-    rulings = [wrap(nonce, "judge", describe_contradictions(settled))] if settled else []
-    memory = material(
-        [block for block in blocks if block.text], (), nonce, shortened(blocks, writer.model.card.window // 4)
-    )
-
-    def request(memory: str, texts: str) -> Request:
-        text = memory + "\n\n".join((texts, *gaps, *rulings))
-        return _request(writer, brief, (*results, *_missing_results(brief)), text, instructions(blocks))
-
-    reserved = await calls.hold(request(memory, join_pieces(reduced, nonce)))
-    if reserved is None:
-        calls.lose("the budget does not cover an answer from all of the results: all of them are cut")
-        for size in _SHORTER:
-            reserved = reserved or await calls.hold(request("", join_pieces(cut_evenly(reduced, size), nonce)))
-    if reserved is None:
-        raise too_expensive("an answer", calls.cap, permanent=True)
-    context.prompt(writer.model.card.handle, reserved.request.messages)
-    reply = await calls.write(reserved, calls.hear)
-    written = reply.text.strip()
+    reserved = await _reserve_answer(calls, brief, results, settled, blocks, formatter)
+    calls.context.prompt(writer.model.card.handle, reserved.request.messages)
+    value: object
+    caller_calls: tuple[CallerToolCall, ...] = ()
+    if formatter is None:
+        reply = await calls.write(reserved, calls.hear)
+        value = written = reply.text.strip()
+    else:
+        reply = await calls.call(reserved)
+        value, caller_calls = _read_formatted(calls, reply, formatter)
+        written = "" if caller_calls else reply.text.strip()
     sources = [brief.goal, writer.instructions, *(block.text for block in blocks), *(gap.message for gap in brief.gaps)]
     report = await report_answer(written, brief, results, sources, settled)
     cut = cut_off(reply)
@@ -145,13 +163,64 @@ async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> 
     if calls.lost:
         sections.append(AnswerSection("unread", f"Not all of the results were read: {'; '.join(calls.lost)}."))
     return Done(
-        written,
+        value,
         calls.total(),
         sections=(*sections, *report.sections),
         tracing=report.tracing,
         cut=cut,
         audit=report.audit,
+        calls=caller_calls,
     )
+
+
+def _read_formatted(
+    calls: WriterCalls, reply: Reply, formatter: AnswerFormatter
+) -> tuple[object, tuple[CallerToolCall, ...]]:
+    """The answer in its format; a reply that does not have it fails this try, and the next one is told why."""
+    try:
+        return formatter.read(reply)
+    except Invalid as error:
+        message = cut_off(reply) or str(error)
+        problem = f"{calls.model.card.handle}: {message}"
+        raise calls.send_back("not_an_answer", "answer", f"{message[:1].upper()}{message[1:]}.", problem) from error
+
+
+async def _reserve_answer(
+    calls: WriterCalls,
+    brief: Brief,
+    results: Sequence[Given],
+    settled: Sequence[SettledContradiction],
+    blocks: Sequence[BlockView],
+    formatter: AnswerFormatter | None,
+) -> Reservation:
+    """Hold the money for the answer, from all of the results or, where there is too little, from less of them."""
+    from chargehand.agents.judge import describe_contradictions  # noqa: PLC0415 - as above
+    from chargehand.agents.writer import cut_evenly, join_pieces, reduce_results, result_pieces  # noqa: PLC0415
+
+    writer = calls.writer
+    nonce = new_nonce()
+    pieces = result_pieces(results, _MAX_REDUCED if brief.combine == "reduce" else CAP)
+    reduced = await reduce_results(calls, brief.goal, pieces, nonce)
+    input_gaps = [gap for source in brief.inputs for gap in source.gaps]
+    gaps = [gap_text(gap, nonce) for gap in (*input_gaps, *brief.gaps)]
+    rulings = [wrap(nonce, "judge", describe_contradictions(settled))] if settled else []
+    memory = material(
+        [block for block in blocks if block.text], (), nonce, shortened(blocks, writer.model.card.window // 4)
+    )
+
+    def request(memory: str, texts: str) -> Request:
+        text = memory + "\n\n".join((texts, *gaps, *rulings))
+        plain = _request(writer, brief, (*results, *_missing_results(brief)), text, instructions(blocks))
+        return plain if formatter is None else formatter.request(plain, brief.findings)
+
+    reserved = await calls.hold(request(memory, join_pieces(reduced, nonce)))
+    if reserved is None:
+        calls.lose("the budget does not cover an answer from all of the results: all of them are cut")
+        for size in _SHORTER:
+            reserved = reserved or await calls.hold(request("", join_pieces(cut_evenly(reduced, size), nonce)))
+    if reserved is None:
+        raise too_expensive("an answer", calls.cap, permanent=True)
+    return reserved
 
 
 def _missing_results(brief: Brief) -> list[Given]:

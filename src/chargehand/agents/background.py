@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Raw, Struct, structs
 
 from chargehand.agents.inputs import own_words
-from chargehand.agents.nested import request_tasks
 from chargehand.agents.result import Result, fallback_answer, read_result
 from chargehand.agents.roles import Worker
 from chargehand.agents.setup import own_archives, own_blocks, toolset
@@ -31,7 +30,7 @@ from chargehand.journal.protocol import Journal, RunRow
 from chargehand.memory.blocks import Grant
 from chargehand.memory.catalog import Memory
 from chargehand.runtime.executor import Executor
-from chargehand.runtime.nested import had_effects
+from chargehand.runtime.nested import had_effects, request_tasks
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.tools.rules import needs_approval
 
@@ -151,6 +150,8 @@ class DueRun(Struct, frozen=True):
     """A background run that should be under way."""
 
     run: str
+    number: int
+    """Its number among the runs of its worker."""
     turns: tuple[str, ...]
     resumes: bool = False
     """It was begun and is resumed."""
@@ -219,6 +220,7 @@ async def _request(team: BackgroundTeam, journal: Journal, agent: Agent, due: Du
         budget=structs.replace(request.budget, seconds=None),
         deadline=now + _PATIENCE,
         turns=tuple((run, True) for run in due.turns),
+        background=due.number,
         inputs=tuple(inputs),
         outside=True,
     )
@@ -267,23 +269,23 @@ async def find_due(journal: Journal, team: str, worker: str, every: int) -> DueR
         runs = [run async for run in _latest(journal, team, max(_FARTHEST, 4 * every))]
         own = [run for run in runs if _covers(_requested(run), team, worker)]
         if own:
-            last = own[0].run.rpartition("-")[2]
-            number = max(number, 1 + int(last) if last.isdecimal() else 1)
+            number = max(number, 1 + _requested(own[0]).background)
         # the last run may be damaged, or farther back; one that was begun meanwhile must be seen, not done twice
         if not await _is_background_run(journal, f"{name}{number}", team, worker):
             break
         number *= 2
     if own and own[0].ended is None:
         waits = own[0].last is not None and isinstance(own[0].last.event, ev.InputRequested)
-        return None if waits else DueRun(own[0].run, _turns_of(own[0]), resumes=True)
+        began = _requested(own[0]).background
+        return None if waits else DueRun(own[0].run, began, _turns_of(own[0]), resumes=True)
     if own and await _is_retried(journal, own):
-        return DueRun(f"{name}{number}", _turns_of(own[0]))
+        return DueRun(f"{name}{number}", number, _turns_of(own[0]))
     covered = {turn for run in own for turn in _turns_of(run)}
     new = [run for run in runs if run.run not in covered and _is_turn(run)]
     new.sort(key=lambda run: (run.changed, run.run))
     if len(new) < every:
         return None
-    return DueRun(f"{name}{number}", tuple(run.run for run in new[:_MAX_TURNS]))
+    return DueRun(f"{name}{number}", number, tuple(run.run for run in new[:_MAX_TURNS]))
 
 
 async def _is_retried(journal: Journal, own: Sequence[RunRow]) -> bool:

@@ -22,17 +22,19 @@ from chargehand.agents.strategies import Strategy, Whole
 from chargehand.agents.supervision import Lead
 from chargehand.agents.writer import Writer
 from chargehand.code_errors import error_in, mistake_failure
-from chargehand.engine.budget import Amount, Budget
-from chargehand.engine.failure import Failure, Gap
+from chargehand.engine.budget import NOTHING, Amount, Budget
+from chargehand.engine.failure import Failure, Gap, Question
 from chargehand.engine.owed import Brief
+from chargehand.engine.plan import digest
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import TeamMembers
+from chargehand.engine.value import decode_value
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import WorkerOutput
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Model
 from chargehand.models.request_facts import Making
-from chargehand.runtime.executor import Done, Listener, Proposal, Refined, StepContext, WorkFailed
+from chargehand.runtime.executor import Done, Executor, Listener, Proposal, Refined, StepContext, WorkFailed
 from chargehand.runtime.load import LoadView
 
 # --- workers that are functions: an agent of another framework, a service, a script
@@ -57,17 +59,58 @@ class Assignment(Struct, frozen=True):
     """Why the last attempt failed."""
     until: Instant = 0.0
     """When its time is over: the function is cancelled then."""
+    worker: str = ""
+    """Who makes it."""
+    key: str = ""
+    """The same whenever this attempt is made again after a crash, and another for every other attempt."""
+    _brief: Brief | None = None
+
+    def ask_person(
+        self,
+        question: str,
+        *,
+        options: Sequence[str] = (),
+        free_text: bool = False,
+        schema: Mapping[str, Any] | None = None,
+        used: Amount = NOTHING,
+    ) -> object:
+        """What the person who made the request answers: text, or data of a JSON Schema.
+
+        Where there is no answer yet this raises WorkFailed, which the function must let pass: the run waits, and the
+        same attempt is made again once the person has answered. Steps that were recorded are not made again, and the
+        question is answered at once. `used` is what the attempt used so far outside its steps. A person who does not
+        answer fails the task.
+        """
+        key = digest("ask_person", question, *options, msgspec.json.encode(schema))
+        answers = {} if self._brief is None else self._brief.answers or {}
+        replies = {} if self._brief is None else self._brief.replies or {}
+        if refusal := answers.get(key):
+            failure = Failure("logic", f"a person did not answer {question!r}: {refusal}", permanent=True)
+            raise WorkFailed(failure, used)
+        if key in replies:
+            return decode_value(replies[key])
+        asked = Question(
+            what="question",
+            workers=(self.worker,),
+            key=key,
+            options=tuple(options),
+            free_text=free_text,
+            schema=schema,
+        )
+        raise WorkFailed(Failure("approval", question, question=asked), used)
 
 
 WorkerFunction: TypeAlias = Callable[[Assignment, StepContext], Awaitable[object]]
 """An async function, or an object with an async `__call__`, that makes an attempt.
 
-It returns text, plain data, or a `Done` that says what was used. What it raises fails the attempt.
+It returns text, plain data, or a `Done` that says what was used. What it raises fails the attempt; a `WorkFailed` says
+of what kind the failure is, and what was used all the same.
 """
 
 
 async def call_function(function: WorkerFunction, brief: Brief, context: StepContext) -> Done:
     """The attempt of a brief, made by a function. What it does in `context.step` is not done again after a crash."""
+    where = context.where
     assignment = Assignment(
         goal=brief.goal,
         task=brief.work.task,
@@ -77,6 +120,9 @@ async def call_function(function: WorkerFunction, brief: Brief, context: StepCon
         attempt=brief.work.number,
         failure=brief.failure,
         until=brief.until,
+        worker=brief.worker,
+        key=f"{where.run}/{where.task}/{brief.work.number}",
+        _brief=brief,
     )
     called = f"the function of worker {brief.worker!r}"
     clock = asyncio.get_running_loop().time
@@ -197,6 +243,10 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
     def answer(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
         brief = self._read(self.writer.model, brief)
         return answer(self.writer, brief, context)
+
+    def team_of(self, worker: str) -> Executor | None:
+        """The executor of the team that does the tasks of a worker; None: the worker is no team."""
+        return self.teams[worker].executor if worker in self.teams else None
 
     def supervision(self, budget: Budget) -> Amount:
         """What a call of the supervisor is taken to cost, now that it is known what its models do."""

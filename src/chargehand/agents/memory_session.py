@@ -99,7 +99,7 @@ class SharedMemory(Shared[OpenMemory]):
 
     def __init__(self, declared: Memory, team: str, workers: Sequence[Worker], lookup: Lookup) -> None:
         super().__init__()
-        self._declared = declared
+        self.declared = declared
         self._team = team
         self._workers = tuple(workers)
         self._lookup = lookup
@@ -108,7 +108,7 @@ class SharedMemory(Shared[OpenMemory]):
 
     @asynccontextmanager
     async def _whole(self) -> AsyncGenerator[OpenMemory]:
-        declared = self._declared
+        declared = self.declared
         team = self._team
         workers = self._workers
         lookup = self._lookup
@@ -122,7 +122,7 @@ class SharedMemory(Shared[OpenMemory]):
     async def _keep(self) -> Catalog:
         """The one memory of this process. Event loops in other threads may ask for it at the same time."""
         if self._kept is None:
-            catalog = await open_store(self._declared, self._team)
+            catalog = await open_store(self.declared, self._team)
             with self._lock:
                 self._kept = self._kept or catalog
             if self._kept is not catalog:

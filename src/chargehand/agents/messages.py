@@ -11,7 +11,6 @@ from typing import Annotated, Literal, TypeAlias, cast
 
 from msgspec import Struct, field, structs
 
-from chargehand.agents.nested import request_tasks
 from chargehand.agents.roles import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
@@ -25,7 +24,7 @@ from chargehand.errors import Invalid
 from chargehand.models.messages import new_nonce, wrap
 from chargehand.models.model import Model
 from chargehand.runtime.executor import NestedRequest, RunBounds, StepContext
-from chargehand.runtime.nested import nesting_of
+from chargehand.runtime.nested import nesting_of, request_tasks
 from chargehand.runtime.runner import checked_goal
 from chargehand.runtime.trace import TaskTrace, Trace, Tracer
 from chargehand.text.words import did_you_mean

@@ -14,9 +14,9 @@ from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.failure import Failure, FailureKind, Gap, Missing
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import NO_TASK, Plan, Task, digest
+from chargehand.engine.plan import NO_TASK
 from chargehand.engine.policy import Policy, Seconds
-from chargehand.engine.roster import Agent, Roster
+from chargehand.engine.roster import Roster
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
@@ -34,7 +34,7 @@ from chargehand.runtime.executor import (
     StepContext,
     WorkFailed,
 )
-from chargehand.runtime.nested import nesting_of, question_inside
+from chargehand.runtime.nested import identify_brief, material_of, nesting_of, question_inside
 from chargehand.text.citations import rename_citations
 
 # characters of a line, and lines
@@ -70,6 +70,16 @@ class RunnableTeam(Protocol):
     budget: Budget
     timeout: Seconds
     roster: Roster
+
+    @property
+    def queue(self) -> str:
+        """The queue whose processes drive its runs; empty: it has none of its own."""
+        ...
+
+    @property
+    def queues(self) -> frozenset[str]:
+        """The queues that serve its runs, its workers and the teams among them."""
+        ...
 
     @property
     def notice(self) -> str: ...
@@ -118,21 +128,6 @@ def _paths(teams: Sequence[RunnableTeam], above: tuple[RunnableTeam, ...]) -> It
             yield from _paths(team.teams, (*above, team))
 
 
-# --- runs of given tasks
-
-
-def request_tasks(base: ev.RunRequested, agents: Sequence[Agent], tasks: Sequence[Task]) -> ev.RunRequested:
-    """The request of a run of these tasks alone: nothing is planned or approved, and no answer is written."""
-    limits = structs.replace(base.policy.limits, max_tasks=max(base.policy.limits.max_tasks, len(tasks)), replans=0)
-    return structs.replace(
-        base,
-        roster=Roster(tuple(agents)),
-        policy=structs.replace(base.policy, limits=limits, refine=False, approve=False, answer=0.0),
-        plan=Plan(tuple(tasks), "none", base.goal),
-        budget=structs.replace(base.budget, floor=NOTHING),
-    )
-
-
 # --- an attempt
 
 
@@ -159,6 +154,8 @@ class Subteam(Struct, frozen=True, eq=False):
     team: RunnableTeam
     executor: TeamExecutor
     estimate: Amount = NOTHING
+    queue: str = ""
+    """The queue whose processes drive its runs; empty: whatever drives the run it works for."""
 
     @property
     def free(self) -> bool:
@@ -177,7 +174,7 @@ class Subteam(Struct, frozen=True, eq=False):
             self.team.name,
             call,
             kind="subteam",
-            request=_identify(brief),
+            request=identify_brief(brief),
             effect="idempotent",
             reserve=share if share == NOTHING else Claim(share),
             shape=Came,
@@ -202,6 +199,7 @@ class Subteam(Struct, frozen=True, eq=False):
             executor=self.executor,
             offer=self.team.offered,
             answer=brief.handed_on,
+            queue=self.queue,
         )
         try:
             run = await context.start_run(key, nested)
@@ -211,7 +209,7 @@ class Subteam(Struct, frozen=True, eq=False):
         except ChargehandError as error:
             raise WorkFailed(Failure("resource", f"{self.worker}: {error}")) from error
         if run.state.ended is None and run.state.input is not None:
-            raise question_inside(self.worker, run)
+            raise question_inside(run, workers=(self.worker,))
         return Done(came_of(self.worker, run), run.used)
 
     def _request(self, brief: Brief, bounds: RunBounds) -> ev.RunRequested:
@@ -221,15 +219,9 @@ class Subteam(Struct, frozen=True, eq=False):
         return structs.replace(
             request,
             roster=structs.replace(request.roster, supervision=supervision),
-            inputs=tuple(ev.Material(source.task, source.value or ev.NULL, source.gaps) for source in brief.inputs),
+            inputs=material_of(brief),
             outside=brief.outside or bool(brief.inputs),
         )
-
-
-def _identify(brief: Brief) -> str:
-    """What is asked for, as the step records it."""
-    inputs = [f"{source.task} {bytes(source.value or b'').decode()} {source.gaps}" for source in brief.inputs]
-    return digest(brief.instruction, *inputs)
 
 
 # --- what a team hands to the one it works for

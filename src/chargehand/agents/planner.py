@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, cast, get_args
 import msgspec
 from msgspec import Raw, Struct, structs
 
+from chargehand.agents.answer_format import describe_tools
 from chargehand.agents.inputs import by_id, gap_text, show_inputs, today, value_text
 from chargehand.agents.recall import BlockView
 from chargehand.agents.shape import (
@@ -211,7 +212,9 @@ _MAY_ASK = (
 async def plan(lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     """The next part of the plan. What is wrong with a reply goes back with the next call, as findings."""
     calls = SupervisorCalls(lead, context)
-    question = _planning_question(lead, brief, await lead.blocks())
+    wanted = context.request.answer_format
+    tools = "" if wanted is None else describe_tools(wanted.tools)
+    question = _planning_question(lead, brief, await lead.blocks(), tools)
     grown = set[str]()
     async with _growing(lead, brief, calls, grown) as hear:
         read_plan = await calls.ask(question, partial(read, holders=lead.holders()), hear)
@@ -251,7 +254,7 @@ def planned_tasks(tasks: Sequence[Task]) -> tuple[Planned, ...]:
     )
 
 
-def _planning_question(lead: Lead, brief: Brief, blocks: Sequence[BlockView]) -> ModelQuestion:
+def _planning_question(lead: Lead, brief: Brief, blocks: Sequence[BlockView], tools: str) -> ModelQuestion:
     nonce = new_nonce()
     inputs = show_inputs(brief, nonce, by_id(brief.tasks))
     findings = tuple(f"{finding.place}: {finding.message}" for finding in brief.findings)
@@ -264,7 +267,7 @@ def _planning_question(lead: Lead, brief: Brief, blocks: Sequence[BlockView]) ->
         results=inputs.inputs,
         gaps=brief.gaps,
     )
-    parts = [today(brief), f"Request: {brief.goal}"]
+    parts = [today(brief), f"Request: {brief.goal}", tools]
     for question, reply in (brief.replies or {}).items():
         parts.append(f"You asked: {question}\nThe person answered: {value_text(decode_value(reply))}")
     if findings:

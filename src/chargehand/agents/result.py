@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
@@ -10,6 +10,7 @@ from chargehand.agents.answer import with_gaps
 from chargehand.agents.inputs import last_tasks, result_text, value_text
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, CapReached
+from chargehand.engine.facts import ToolsWithheld
 from chargehand.engine.plan import Plan, TaskId
 from chargehand.engine.state import RunState
 from chargehand.engine.value import decode_value
@@ -46,6 +47,8 @@ class Result(Struct, frozen=True, dict=True):
     """Why no plan could be made, where one worker was given the whole request instead; None: there was a plan."""
     cap: CapReached | None = None
     """The cap that is the `reason` (`budget`, `deadline` or `overspent`); None: another reason."""
+    output: Any = None
+    """The answer as the type that `Supervisor(output=...)` names; None: it names none, or there is no answer."""
 
     @property
     def cost(self) -> float:
@@ -112,7 +115,7 @@ def read_result(outcome: Outcome, entries: Sequence[ev.Entry], notice: str = "")
         gaps=outcome.gaps,
         spent=outcome.spent,
         entries=tuple(entries),
-        notice=" ".join(part for part in (notice, _fallback_notice(outcome.state)) if part),
+        notice=" ".join(part for part in (notice, _fallback_notice(outcome.state), *_withheld_tools(entries)) if part),
         question=outcome.question,
         overspent=outcome.state.ledger.overspent,
         fallback=outcome.state.fallback,
@@ -126,6 +129,13 @@ def _fallback_notice(state: RunState) -> str:
         return ""
     first = state.ordered[0].task
     return f"No plan could be made ({state.fallback.message}): {first.worker} was given the whole request."
+
+
+def _withheld_tools(entries: Sequence[ev.Entry]) -> list[str]:
+    """Which tools stayed off because nobody approved what they are now."""
+    notes = [entry.event for entry in entries if isinstance(entry.event, ev.Noted)]
+    texts = dict.fromkeys(note.text for note in notes if isinstance(note.fact, ToolsWithheld))
+    return [f"{text[:1].upper()}{text[1:]}." for text in texts]
 
 
 _EMPTY_PLAN = Plan(())  # a copy of it is not checked once more, task by task

@@ -28,7 +28,7 @@ from chargehand.models.model import Model
 from chargehand.models.providers import BUILT_IN
 from chargehand.models.wrappers import AnyModel, as_model
 from chargehand.tools.rules import ToolRule
-from chargehand.tools.tool import Tool
+from chargehand.tools.tool import Tool, Toolbox, unpack_toolboxes
 
 Models: TypeAlias = Annotated[Sequence[AnyModel], Write("a list of models")]
 REPEATS = 3
@@ -42,6 +42,12 @@ def check_worker_name(name: str) -> None:
     """Raise Invalid for what no worker can be called, in Python or in a team file."""
     if not _NAME.match(name):
         raise Invalid(f"{name[:70]!r} is no name for a worker; use up to 64 letters, digits, _, - and .")
+
+
+def check_queue(owner: str, queue: str) -> None:
+    """Raise Invalid for what no queue can be called, in Python or in a team file."""
+    if queue and not _NAME.match(queue):
+        raise Invalid(f"{owner}: {queue[:70]!r} is no name for a queue; use up to 64 letters, digits, _, - and .")
 
 
 class AttemptKeys(Declared, frozen=True, kw_only=True):
@@ -80,6 +86,8 @@ class WorkerKeys(AttemptKeys, frozen=True, kw_only=True):
     """The archives it may use, or how it may use each; left out, all, as they are shared."""
     every: Count | None = None
     """After how many runs of the team it works, in the background; it then gets no tasks. Left out: it gets tasks."""
+    queue: str = ""
+    """The queue whose processes make its attempts, where an engine carries runs; left out, whatever drives the run."""
     may_estimate: bool = False
     """Its figures may be its own: what no tool returned counts as its words, not as a gap."""
 
@@ -93,8 +101,9 @@ class Worker(WorkerKeys, frozen=True):
     """What it does; the planner reads this to hand out tasks."""
     prompt: str = ""
     """What it is told about itself."""
-    tools: Sequence[Tool | Callable[..., object] | str] = ()
-    """Tools, typed functions, and names: of the toolbox (`calculator`), of memory (`memory_rethink`), of messages."""
+    tools: Sequence[Tool | Callable[..., object] | str | Toolbox] = ()
+    """Tools, typed functions, toolboxes, and names: of built-in tools (`calculator`), of memory (`memory_rethink`), of
+    messages."""
     model: AnyModel = ""
     """A handle or a model; left out, the supervisor's."""
     fallback_models: Models = ()
@@ -125,8 +134,10 @@ class Worker(WorkerKeys, frozen=True):
                 f"worker {self.name!r}: call cannot take an assignment and a context ({problem}); "
                 "write: async def work(assignment, context)"
             )
+        check_queue(f"worker {self.name!r}", self.queue)
         if self.replicas and self.model:
             raise Invalid(f"worker {self.name!r} has a model and replicas; name its models in one of the two")
+        structs.force_setattr(self, "tools", unpack_toolboxes(self.tools))
         structs.force_setattr(self, "model", as_model(self.model))
         structs.force_setattr(self, "replicas", tuple(map(as_model, self.replicas)))
         structs.force_setattr(self, "fallback_models", tuple(map(as_model, self.fallback_models)))
@@ -161,10 +172,13 @@ class FactoryKeys(Declared, frozen=True, kw_only=True):
 class Factory(FactoryKeys, frozen=True):
     """Makes a worker for a task that no worker of the team fits."""
 
-    tools: Sequence[Tool | Callable[..., object] | str] = ()
+    tools: Sequence[Tool | Callable[..., object] | str | Toolbox] = ()
     """All that a made worker may be given."""
     model: str | Model = ""
     """The model of made workers; left out, the supervisor's."""
+
+    def __post_init__(self) -> None:
+        structs.force_setattr(self, "tools", unpack_toolboxes(self.tools))
 
     @property
     def stand_in(self) -> Worker:
@@ -212,6 +226,10 @@ class SupervisorKeys(Declared, frozen=True, kw_only=True):
     """The planner may ask the person who made the request, up to three times; the run waits for the answer."""
     timeout: WrittenDuration | None = None
     """How long one plan, refined task or answer may take; left out, 120 seconds."""
+    queue: str = ""
+    """The queue whose processes drive the runs of the team, where an engine carries runs; left out, the team's name. A
+    team that works for another does so in that other's process unless it has a queue.
+    """
     settings: Settings = Settings()
     """Temperature and the longest reply of its models."""
 
@@ -235,6 +253,8 @@ class Supervisor(SupervisorKeys, frozen=True, kw_only=True):
     """Texts in the place of the built-in prompts, by name."""
     factory: Factory | None = None
     """Makes workers for tasks that no worker fits; left out, none are made."""
+    output: type | dict[str, object] | None = None
+    """A type, or a JSON Schema, that answers must have; left out, they are text."""
     hedge: Hedge | None = None
     """When a worker's model call that takes unusually long is made twice; left out, never."""
 
@@ -242,5 +262,6 @@ class Supervisor(SupervisorKeys, frozen=True, kw_only=True):
         structs.force_setattr(self, "model", as_model(self.model))
         structs.force_setattr(self, "planner", as_model(self.planner))
         structs.force_setattr(self, "judge", as_model(self.judge))
+        check_queue("the supervisor", self.queue)
         if self.timeout is not None:
             structs.force_setattr(self, "timeout", seconds_of("Supervisor: timeout", self.timeout))

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from chargehand.engine.budget import Amount
 from chargehand.engine.failure import Failure, FailureKind
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import Plan, TaskId
+from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Seconds
 from chargehand.engine.value import decode_value
 from chargehand.runtime.executor import Done, Executor, Proposal, Refined, StepContext, WorkFailed
@@ -53,7 +53,7 @@ class ScriptedExecutor(Executor):
         return Proposal(plan.tasks, plan.combine)
 
     async def attempt(self, brief: Brief, context: StepContext) -> Done:
-        move = _pick(self._moves(brief.work.task), brief.work.number) or self._script.otherwise
+        move = _pick(self._moves(brief), brief.work.number) or self._script.otherwise
         await _play(move)
         if move.result is not None:
             return Done(move.result, move.used)
@@ -64,7 +64,7 @@ class ScriptedExecutor(Executor):
         return Done({"did": brief.instruction, "from": inputs} if inputs else {"did": brief.instruction}, move.used)
 
     async def refine(self, brief: Brief, context: StepContext) -> Refined:
-        better = self._script.refined.get(_family(brief.work.task))
+        better = self._script.refined.get(brief.item_of or brief.work.task)
         return Refined(better or f"{brief.instruction} (last time: {brief.failure})")
 
     async def answer(self, brief: Brief, context: StepContext) -> Done:
@@ -80,13 +80,10 @@ class ScriptedExecutor(Executor):
         missing = [f"Missing: {gap.task} ({gap.status}: {gap.message})." for gap in brief.gaps]
         return Done("\n".join([*done, *missing]), move.used)
 
-    def _moves(self, task: TaskId) -> tuple[Move, ...]:
-        return self._script.moves.get(task) or self._script.moves.get(_family(task)) or ()
-
-
-def _family(task: str) -> str:
-    """The items of a repeated task share its moves."""
-    return task.partition("[")[0]
+    def _moves(self, brief: Brief) -> tuple[Move, ...]:
+        """Those of the task; the items of a repeated task share its moves."""
+        moves = self._script.moves
+        return moves.get(brief.work.task) or moves.get(brief.item_of) or ()
 
 
 def _pick(moves: tuple[_T, ...], number: int) -> _T | None:

@@ -5,7 +5,7 @@ from functools import cache
 from typing import TypeAlias, TypeVar, get_args
 
 import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import UNSET, Raw, Struct, structs
 
 from chargehand.agents.messages import MessageTools
 from chargehand.agents.prompts import Prompts
@@ -25,14 +25,14 @@ from chargehand.models.messages import Message, ToolSpec
 from chargehand.models.model import Model
 from chargehand.models.request_facts import Skill, WorkerCard
 from chargehand.text.words import did_you_mean, listed
+from chargehand.tools.built_in import BUILT_IN, WITH_SETTINGS, tools_named
 from chargehand.tools.remember import ARCHIVE_TOOLS, BLOCK_TOOLS, NAMES, described, memory_tools, usual_tools
 from chargehand.tools.rules import check as check_rules
 from chargehand.tools.rules import needs_approval
-from chargehand.tools.tool import Tool, as_tool
-from chargehand.tools.toolbox import BUILT_IN, WITH_SETTINGS, tools_named
+from chargehand.tools.tool import Tool, Toolbox, as_tool, unpack_toolboxes
 
-AnyTool: TypeAlias = Tool | Callable[..., object] | str
-"""A tool as a worker brings it: made by `@tool`, a typed function, or a name."""
+AnyTool: TypeAlias = Tool | Callable[..., object] | str | Toolbox
+"""Tools as a worker brings them: made by `@tool`, a typed function, a name, or the source of several."""
 _Owner = TypeVar("_Owner", Worker, Factory)
 _ACCESS: tuple[Access, ...] = get_args(Access)
 GIVE_UP = ToolSpec(
@@ -168,10 +168,11 @@ def roster_agent(worker: Worker, model: str) -> Agent:
         estimate=worker.estimate,
         seconds=worker.seconds,
         timeout=parse_duration(worker.timeout),
+        queue=worker.queue or UNSET,
     )
     if worker.team is not None:
         spec = digest(worker.team.name, msgspec.json.encode(worker.team.roster).decode())
-        return structs.replace(agent, model="", estimate=NOTHING, spec=spec)
+        return structs.replace(agent, model="", estimate=NOTHING, spec=spec, queue=UNSET)  # its runs have the queue
     if worker.call is not None:
         module = getattr(worker.call, "__module__", "")
         name = getattr(worker.call, "__qualname__", type(worker.call).__qualname__)
@@ -197,7 +198,7 @@ def toolset(owner: str, tools: Sequence[AnyTool], named: Mapping[str, Tool] | No
     `named` are those that may be named instead of being brought; left out, they can be looked at but not called.
     """
     by_name: dict[str, Tool] = {}
-    for brought in tools:
+    for brought in unpack_toolboxes(tools):
         if isinstance(brought, str):
             tool = _tool_named(owner, brought, nameable() if named is None else named)
         else:
@@ -216,8 +217,8 @@ def nameable() -> Mapping[str, Tool]:
     return {**described(), **MessageTools().tools()}
 
 
-def with_toolbox(owner: _Owner) -> _Owner:
-    """A worker, or a factory, with tools of the toolbox in the place of their names. Names of other tools stay."""
+def with_built_in_tools(owner: _Owner) -> _Owner:
+    """A worker, or a factory, with built-in tools in the place of their names. Names of other tools stay."""
     tools: list[AnyTool] = []
     for tool in owner.tools:
         tools.extend(tools_named(tool) if isinstance(tool, str) and tool in BUILT_IN else [tool])

@@ -85,13 +85,20 @@ class JsonShape:
         value = find_json(text)
         if findings := list(problems(value, self.schema))[:_MOST]:
             raise Invalid("the reply does not have the wanted shape: " + "; ".join(findings))
-        if self._type is not None:
-            foreign: Callable[[object], object] | None = getattr(self._type, "model_validate", None)
-            try:
-                foreign(value) if foreign is not None else msgspec.convert(value, self._type, strict=True)
-            except ValueError as error:  # so are msgspec's, and those of validators that people write
-                raise Invalid(f"the reply does not have the wanted shape: {error}") from error
+        try:
+            self.typed(value)
+        except ValueError as error:  # so are msgspec's, and those of validators that people write
+            raise Invalid(f"the reply does not have the wanted shape: {error}") from error
         return value
+
+    def typed(self, value: object) -> object:
+        """A value as the type that is wanted; as it is, where a schema is. ValueError where it does not fit."""
+        if self._type is None:
+            return value
+        foreign: Callable[[object], object] | None = getattr(self._type, "model_validate", None)
+        if foreign is not None:
+            return foreign(value)
+        return cast("object", msgspec.convert(value, self._type, strict=True))
 
 
 def _schema_of(wanted: type) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import cast
+from typing import Self, TypeVar, cast
 
 from msgspec import Struct, field, structs
 
@@ -14,7 +14,7 @@ from chargehand.agents.messages import MessageTools, allowance, check_contacts
 from chargehand.agents.nested import RunnableTeam, Subteam
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import shared_blocks
-from chargehand.agents.roles import Supervisor, Worker, check_worker_name
+from chargehand.agents.roles import Factory, Supervisor, Worker, check_worker_name
 from chargehand.agents.setup import (
     ReadyWorker,
     check_worker,
@@ -53,6 +53,8 @@ from chargehand.models.wrappers import (
 )
 from chargehand.runtime.executor import Listener
 from chargehand.runtime.load import ThreadLoad
+from chargehand.tools.tool import Tool
+from chargehand.tools.toolbox import OpenToolboxes
 
 
 class TeamSpec(Struct, frozen=True):
@@ -140,6 +142,21 @@ class TeamSpec(Struct, frozen=True):
         return tuple(worker.team for worker in self.workers if worker.team is not None)
 
     @asynccontextmanager
+    async def connected(self) -> AsyncGenerator[Self]:
+        """The same with tools that open their toolboxes when they are called; those are closed with the context."""
+        owners = [*self.everybody, *(() if self.supervisor.factory is None else (self.supervisor.factory,))]
+        if not any(isinstance(tool, Tool) and tool.toolbox for owner in owners for tool in owner.tools):
+            yield self
+            return
+        async with OpenToolboxes() as toolboxes:
+            yield structs.replace(
+                self,
+                workers=tuple(_connected(worker, toolboxes) for worker in self.workers),
+                background=tuple(_connected(worker, toolboxes) for worker in self.background),
+                supervisor=_with_connected_factory(self.supervisor, toolboxes),
+            )
+
+    @asynccontextmanager
     async def at_work(self, budget: Budget, finder: Finder) -> AsyncGenerator[dict[str, Subteam]]:
         """The teams among the workers, by name, ready to work: they reckon with what is capped here."""
         async with AsyncExitStack() as stack:
@@ -149,7 +166,8 @@ class TeamSpec(Struct, frozen=True):
                     team = await worker.team.keep_budget(finder)
                     bounded = team.bounded(budget=team.budget.limited(budget.caps))
                     executor = await stack.enter_async_context(bounded.executor(finder))
-                    subteams[worker.name] = Subteam(worker.name, team, executor, worker.estimate)
+                    queue = worker.queue or team.queue
+                    subteams[worker.name] = Subteam(worker.name, team, executor, worker.estimate, queue)
             yield subteams
 
     async def unpriced_models(self, finder: Finder, floor: Amount) -> tuple[str, ...]:
@@ -362,6 +380,19 @@ def lent(
         timeout=usual if timeout is None else timeout,
         team=team,
     )
+
+
+_Owner = TypeVar("_Owner", Worker, Factory)
+
+
+def _connected(owner: _Owner, toolboxes: OpenToolboxes) -> _Owner:
+    return structs.replace(owner, tools=toolboxes.connect(owner.tools))
+
+
+def _with_connected_factory(supervisor: Supervisor, toolboxes: OpenToolboxes) -> Supervisor:
+    if supervisor.factory is None:
+        return supervisor
+    return structs.replace(supervisor, factory=_connected(supervisor.factory, toolboxes))
 
 
 def _role_model(model: AnyModel) -> str | Model:

@@ -414,6 +414,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             seen=self.seen,
             run=where.run,
             task=where.task,
+            attempt=where.attempt,
             mark=where.mark,
             context=self.context,
         )
@@ -428,7 +429,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         if call.name == READ_MORE.name:
             text = excerpt = _piece(call, self.history)
         else:
-            text = _text(returned)  # without pictures, which are no use to a model
+            text = _text(returned, tool)  # without pictures, which are no use to a model
             excerpt, is_cut = capped(text, tool.cap if tool is not None else _PIECE)
             if is_cut:
                 handle = f"result-{len(self.history.kept) + 1}"
@@ -445,13 +446,19 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         if repeat.stuck:
             self.circle = repeat.warning
         if not repeat.warning:
-            wrapped = wrap(self.history.nonce, f"tool {call.name}", excerpt)
+            wrapped = self._wrap(call, tool, excerpt, failed=bool(returned.error))
         else:
             wrapped = self._wrap_again(call, excerpt, failed=bool(returned.error))
         if returned.note:  # in our words, so outside the envelope
             wrapped = f"{wrapped}\n{returned.note}"
         self.history.add(Message("tool", wrapped, call=call.id, is_error=bool(returned.error)), text)
         return not repeat.warning
+
+    def _wrap(self, call: ToolCall, tool: Tool | None, excerpt: str, *, failed: bool) -> str:
+        """A result as a model is shown it: as data, unless who made the team wrote it for the worker to follow."""
+        if tool is not None and tool.instructs and not failed:
+            return excerpt
+        return wrap(self.history.nonce, f"tool {call.name}", excerpt)
 
     def _show_once_more(self, call: ToolCall, tool: Tool, returned: Returned) -> None:
         """Show the result of an acting call to an equal one of the same step, which was not made."""
@@ -557,10 +564,12 @@ def _piece(call: ToolCall, history: WorkerHistory) -> str:
     return excerpt + rest
 
 
-def _text(returned: Returned) -> str:
+def _text(returned: Returned, tool: Tool | None = None) -> str:
     if returned.error:
         return msgspec.json.encode({"error": returned.error}).decode()
     value = returned.value
+    if tool is not None and tool.instructs and isinstance(value, str):
+        return value
     if isinstance(value, dict):
         value = without_pictures(cast("dict[str, object]", value))
     return bytes(encode_value(value)).decode()

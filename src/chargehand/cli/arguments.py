@@ -6,9 +6,9 @@ import sys
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from chargehand.cli import STORE, USUAL_DATA, USUAL_JOURNAL, USUAL_MEMORY
+from chargehand.cli import ENGINE, STORE, USUAL_DATA, USUAL_JOURNAL, USUAL_MEMORY
 from chargehand.config.environment import lookup
 from chargehand.engine.declared import parse_duration
 from chargehand.errors import Invalid, Refused
@@ -16,6 +16,9 @@ from chargehand.journal.store import NEWEST, latest_runs, run_names
 from chargehand.models.providers import BUILT_IN
 from chargehand.store_url import PostgresUrl, parse_store_url, postgres_url
 from chargehand.text.words import listed
+
+if TYPE_CHECKING:
+    from chargehand.dispatch.engine import EngineUrl
 
 MAX_TEXT = 1 << 20
 _LONGEST = 1e9  # seconds: runs and tokens may be kept for many years
@@ -113,11 +116,18 @@ def usd(text: str) -> int:
     return round(amount * 1_000_000)
 
 
+def team_source(text: str) -> Path | str:
+    """A team as the command line names it: `module:attr` stays text, all else is a path."""
+    from chargehand.config.python_objects import is_python_name  # noqa: PLC0415 - --help must not wait for it
+
+    return text if is_python_name(text) and not Path(text).exists() else Path(text)
+
+
 # --- options
 
 Options: TypeAlias = Mapping[str, Mapping[str, Any]]
 """Arguments by name, several names of one with a blank between them: what `ArgumentParser.add_argument` takes."""
-USUAL_TEAM = "team file or folder (default: nearest, else bundled)"
+USUAL_TEAM = "file or module:attr (default: nearest, else bundled)"
 _SHARED: Options = {
     "--team": {
         "metavar": "PATH",
@@ -137,6 +147,16 @@ _SHARED: Options = {
         "metavar": "URL",
         "type": database,
         "help": f"postgresql://host/name (default ${STORE})",
+    },
+    "--engine": {
+        "metavar": "URL",
+        "help": f"temporal://host:7233 or local (${ENGINE})",
+    },
+    "--heartbeat": {
+        "metavar": "TIME",
+        "type": duration,
+        "default": 15.0,
+        "help": "silence after which it is replaced (default 15s)",
     },
     "--memory": {
         "metavar": "PATH",
@@ -163,6 +183,16 @@ _SHARED: Options = {
         "metavar": "USD",
         "type": usd,
         "help": "the most it may cost, planning included",
+    },
+    "--max-calls": {
+        "metavar": "N",
+        "type": positive,
+        "help": "the most model calls it may make, planning included",
+    },
+    "--max-tokens": {
+        "metavar": "N",
+        "type": positive,
+        "help": "the most tokens of all its calls together",
     },
     "--no-background": {
         "action": "store_true",
@@ -321,7 +351,7 @@ def resolve_stores(options: Namespace) -> None:
         options.memory = options.store
 
 
-def _usual_store(team: str | Sequence[Path] | None) -> PostgresUrl | None:
+def _usual_store(team: str | Sequence[Path | str] | None) -> PostgresUrl | None:
     """The database that the environment names, else the team file."""
     if written := lookup(STORE):
         try:
@@ -339,6 +369,13 @@ def journal_words(journal: Path | PostgresUrl) -> tuple[str, ...]:
     if isinstance(journal, PostgresUrl):
         return () if lookup(STORE) else ("--store", str(journal))
     return () if str(journal) == USUAL_JOURNAL else ("--journal", str(journal))
+
+
+def engine_of(options: Namespace) -> "EngineUrl | None":
+    """The engine of the command line, else of the environment; None: each run is driven where it began."""
+    from chargehand.dispatch.engine import parse_engine_url  # noqa: PLC0415 - few verbs need it
+
+    return parse_engine_url(options.engine or lookup(ENGINE) or "")
 
 
 # --- runs that are named

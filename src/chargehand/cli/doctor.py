@@ -8,11 +8,13 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from chargehand.cli import USUAL_MEMORY
-from chargehand.cli.arguments import add_options, shared
+from chargehand.cli import DEPLOYMENT, USUAL_MEMORY
+from chargehand.cli.arguments import add_options, engine_of, shared
 from chargehand.cli.console import Console, Tone, print_table
 from chargehand.cli.format import ago, counted, dollars, seconds
-from chargehand.config.doctor import State, check_surroundings
+from chargehand.config.cluster_doctor import check_cluster
+from chargehand.config.doctor import CheckResult, State, check_surroundings
+from chargehand.config.environment import lookup
 from chargehand.engine.events import Entry, RunEnded, RunRequested
 from chargehand.engine.policy import Retry
 from chargehand.errors import StoreError
@@ -22,6 +24,7 @@ from chargehand.models.messages import Message, Request, Settings
 from chargehand.models.model import model_failed
 from chargehand.models.resolve import Finder
 from chargehand.runtime.stats import MAX_RUNS, WorkerHealth, health
+from chargehand.store_url import PostgresUrl
 
 _WORDS: dict[State, tuple[str, Tone]] = {"good": ("ok", "good"), "missing": ("--", "dim"), "bad": ("NO", "bad")}
 
@@ -32,8 +35,9 @@ def add_doctor(parser: ArgumentParser) -> None:
         {
             **shared("--team"),
             "--workers": {"action": "store_true", "help": "how workers, tools and models did in the latest runs"},
+            "--cluster": {"action": "store_true", "help": "the database and the engine that servers and workers share"},
             "--ask": {"metavar": "MODEL", "help": "make one real call of a model and say what came of it"},
-            **shared("--store", "--journal", "--json", "--no-color"),
+            **shared("--store", "--engine", "--journal", "--json", "--no-color"),
         },
     )
 
@@ -45,13 +49,21 @@ def doctor(options: Namespace) -> int:
         is_well = _check_model(options, console)
     elif options.workers:
         is_well = _check_workers(options, console)
+    elif options.cluster:
+        is_well = _print_results(asyncio.run(_check_cluster(options)), options, console)
     else:
-        is_well = _check_surroundings(options, console)
+        lines = check_surroundings(options.journal, options.team, Path(USUAL_MEMORY))
+        is_well = _print_results(lines, options, console)
     return 0 if is_well else 1
 
 
-def _check_surroundings(options: Namespace, console: Console) -> bool:
-    lines = check_surroundings(options.journal, options.team, Path(USUAL_MEMORY))
+async def _check_cluster(options: Namespace) -> list[CheckResult]:
+    store = options.journal if isinstance(options.journal, PostgresUrl) else None
+    return await check_cluster(store, engine_of(options), lookup(DEPLOYMENT) or "")
+
+
+def _print_results(lines: Sequence[CheckResult], options: Namespace, console: Console) -> bool:
+    """Whether nothing that is needed is missing."""
     is_well = not any(line.state == "bad" for line in lines)
     if options.json:
         console.json({"ok": is_well, "lines": lines})

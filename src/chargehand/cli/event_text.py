@@ -10,7 +10,7 @@ from chargehand.agents.checks.run import Verdict
 from chargehand.cli.console import Tone, clean, format_json, short
 from chargehand.cli.format import ROOM, counted, describe_failure, describe_result
 from chargehand.engine import events as ev
-from chargehand.engine.facts import BreakerChanged
+from chargehand.engine.facts import BreakerChanged, ToolsWithheld
 from chargehand.engine.failure import CodeError
 from chargehand.engine.value import decode_value
 from chargehand.runtime.trace import Tracer
@@ -199,6 +199,8 @@ def _describe_skip(event: ev.TaskSkipped) -> str:
 
 
 def _describe_note(text: str, fact: object) -> _Description:
+    if isinstance(fact, ToolsWithheld):
+        return short(text, 4 * ROOM), "warn"
     if not isinstance(fact, BreakerChanged):
         return f"note: {short(text, ROOM)}", "dim"
     return short(text, 4 * ROOM), "good" if fact.state == "closed" else "warn"

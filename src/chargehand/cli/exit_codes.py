@@ -56,10 +56,10 @@ def error_exit_code(error: type[ChargehandError]) -> int:
 
 
 def help_text(verb: str = "") -> str:
-    """The end of a verb's help."""
+    """The end of a verb's help; without one, of the program's."""
     codes = ", ".join(f"{code}\xa0{_IN_SHORT[code]}" for code in exit_codes_of(verb))
     lines = fill(f"exit codes: {codes}", _WIDTH).replace("\xa0", " ")  # a code stays on the line of its meaning
-    return f"{lines}\n{_STREAMS}"
+    return f"{lines}\n" if verb else f"{lines}\n{_STREAMS}"
 
 
 _CODES = {"complete": 0, "partial": 3, "failed": 1, "cancelled": 130, "needs_input": 4}

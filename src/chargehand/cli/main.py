@@ -32,9 +32,11 @@ VERBS = {
     "replay": "do a run again from one task on",
     "message": "ask workers directly, by tag or by name",
     "memory": "what a team remembers: blocks and archives",
+    "mcp": "tools of MCP servers: pin, diff, approve; teams for MCP clients: serve",
     "store": "copy runs and memory between files and PostgreSQL",
     "eval": "try cases on a team and say how good it is; save cases",
     "serve": "serve teams over HTTP, and a page that shows their runs",
+    "worker": "drive runs that servers began, as one of many processes",
     "tokens": "who may call the server: create, list, revoke",
     "models": "small models on this machine: list, pull, remove",
     "feedback": "say how a routed run went, so that the team learns from it",
@@ -211,25 +213,14 @@ _REPORTED_LOGGERS = ("chargehand.runtime.run_log", "chargehand.models.guard")
 """Loggers whose warnings those verbs tell in words of their own."""
 
 
-class _LogLines(logging.Handler):
-    """One line a record, to whatever standard error is then: a live view may have taken its place."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        Console(sys.stderr).prose(f"chargehand: {record.levelname.lower()}: {self.format(record)}", "warn")
-
-
 def perform(options: Namespace) -> int:
     """Call the verb of a command; its exit code."""
     values = vars(options)
     if values.get("no_color"):
         os.environ["NO_COLOR"] = "1"
         os.environ.pop("FORCE_COLOR", None)
-    handler = _LogLines()
-    if options.verb in _REPORTS_RUNS and not values.get("verbose"):
-        handler.addFilter(lambda record: record.name not in _REPORTED_LOGGERS)
-    level = logging.INFO if values.get("verbose") else logging.WARNING
-    logging.basicConfig(level=level, handlers=[handler], format="%(message)s")
     try:
+        _set_up_logging(options.verb, values)
         from chargehand.cli.arguments import resolve_runs, resolve_stores  # noqa: PLC0415 - --help must not wait for it
 
         resolve_stores(options)
@@ -239,6 +230,16 @@ def perform(options: Namespace) -> int:
         for line in f"chargehand: {_describe_error(error, options)}".split("\n"):
             Console(sys.stderr).prose(line, "bad")
         return error_exit_code(type(error))
+
+
+def _set_up_logging(verb: str, values: Mapping[str, Any]) -> None:
+    from chargehand.cli.log_lines import FORMAT, log_handler  # noqa: PLC0415 - --help must not wait for it
+
+    handler = log_handler(values.get("log_format") or os.environ.get(FORMAT, "") or "text")
+    if verb in _REPORTS_RUNS and not values.get("verbose"):
+        handler.addFilter(lambda record: record.name not in _REPORTED_LOGGERS)
+    level = logging.INFO if values.get("verbose") else logging.WARNING
+    logging.basicConfig(level=level, handlers=[handler], format="%(message)s")
 
 
 # --- errors

@@ -41,7 +41,7 @@ def add_plan(parser: ArgumentParser) -> None:
                 "metavar": "FILE",
                 "help": "check this plan or script (JSON); - for standard input",
             },
-            **shared("--budget-usd"),
+            **shared("--budget-usd", "--max-calls", "--max-tokens"),
             "-o --output": {
                 "metavar": "FILE",
                 "type": Path,

@@ -62,7 +62,7 @@ def add_run(parser: ArgumentParser) -> None:
                 "choices": ("auto", "ask"),
                 "help": "ask: the plan waits for approval; auto: it runs",
             },
-            **shared("--budget-usd"),
+            **shared("--budget-usd", "--max-calls", "--max-tokens"),
             "--timeout": {
                 "metavar": "TIME",
                 "type": duration,

@@ -57,8 +57,8 @@ _ANSWERS = {
 _WIDER: dict[CapName, str] = {
     "time": " --timeout TIME",
     "usd": " --budget-usd USD",
-    "tokens": "  (after allowing it more tokens)",
-    "calls": "  (after allowing it more calls)",
+    "tokens": " --max-tokens N",
+    "calls": " --max-calls N",
 }
 """How to give a run more of what it lacked."""
 

@@ -35,19 +35,20 @@ from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import CancelRequested, Entry
 from chargehand.engine.fold import replay
 from chargehand.engine.state import RunState
-from chargehand.errors import Corrupt, Invalid, Refused
+from chargehand.errors import Corrupt, Invalid, Refused, RunBusy
 from chargehand.journal.protocol import Readable, RunRow
 from chargehand.journal.store import (
     back_up,
     list_inside,
     list_runs,
-    open_journal,
+    opened_journal,
     prune_runs,
     read_readable,
     read_row,
     read_run,
     restore,
 )
+from chargehand.runtime.commands import send_command
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.trace import (
     Trace,
@@ -88,8 +89,14 @@ def _list(options: Namespace, console: Console) -> int:
     if not rows:
         console.line(f"no runs in {options.journal}")
         return 0
-    tones: list[Tone] = [STATES[_state(row, state)].tone for row, state in listed]
-    lines = [_table_row(row, state) for row, state in listed]
+    tones: list[Tone] = []
+    lines: list[tuple[str, ...]] = []
+    for row, state in listed:
+        tones.append(STATES[_state(row, state)].tone)
+        lines.append(_table_row(row, state))
+        if state is not None and (why := _why(state)):
+            tones.append("dim")
+            lines.append(("", "", "", "", f"  {why}"))
     print_table(console, ("RUN", "STATE", "COST", "AGE", "REQUEST"), lines, tones, right=("COST", "AGE"))
     if len(rows) > len(listed):
         console.line(f"… and {len(rows) - len(listed)} older; --limit N shows more", "dim")
@@ -102,6 +109,16 @@ def _table_row(row: RunRow, state: RunState | None) -> tuple[str, ...]:
         return (row.run, word, "", "", row.damage)
     request = short(state.requested.goal, _MAX_REQUEST)
     return (row.run, word, _cost(state.ledger.spent), ago(row.started, time.time()), request)
+
+
+def _why(state: RunState) -> str:
+    """Why a run ended without all that was asked: the cap it met, or the first thing that is missing."""
+    end = state.ended
+    if end is None or end.reason == "done":
+        return ""
+    if end.cap is not None:
+        return end.cap.describe()
+    return end.gaps[0].message if end.gaps else end.reason.replace("_", " ")
 
 
 def _read_state(journal: Path, row: RunRow) -> tuple[RunRow, RunState | None]:
@@ -136,6 +153,8 @@ def _document(row: RunRow, state: RunState | None) -> dict[str, object]:
         "started": row.started,
         "changed": row.changed,
         "damage": row.damage,
+        "reason": "" if state is None or state.ended is None else state.ended.reason,
+        "why": "" if state is None else _why(state),
         "request": "" if state is None else state.requested.goal,
         "cost_usd": spent.micros / 1_000_000,
         "tokens": spent.tokens,
@@ -225,7 +244,7 @@ def _export(options: Namespace, console: Console) -> int:
 
 
 def _cancel(options: Namespace, console: Console) -> int:
-    """End a run that no process drives, with the runs inside it."""
+    """End a run, with the runs inside it. One that a process drives is told to stop, where the store carries that."""
     state = replay(read_run(options.journal, options.name))
     if state.ended is not None:
         raise Refused(f"run {options.name!r} has ended ({state.ended.ending}); there is nothing to cancel")
@@ -233,21 +252,33 @@ def _cancel(options: Namespace, console: Console) -> int:
         raise Refused(f"run {options.name!r} works for run {parent.run!r}; cancel that one")
     inside = [read_row(options.journal, name) for name in list_inside(options.journal, options.name)]
     nested = [row.run for row in inside if row.ended is None and not row.damage]
-    names = [options.name, *nested]
-
-    async def cancel_all() -> None:
-        journal = await open_journal(options.journal)
-        try:
-            driver = Runner(journal, ScriptedExecutor(Script()))  # no worker is called
-            for name in names:
-                await driver.resume(name, CancelRequested(options.reason))
-        finally:
-            await journal.close()
-
-    asyncio.run(cancel_all())
-    for name in names:
+    for name in asyncio.run(_cancel_all(options, nested)):
         console.line(f"cancelled: {name}")
     return 0
+
+
+async def _cancel_all(options: Namespace, nested: list[str]) -> list[str]:
+    """The runs that were cancelled: a process that drives the run cancels those inside it by itself."""
+    async with opened_journal(options.journal) as journal:
+        runner = Runner(journal, ScriptedExecutor(Script()))  # no worker is called
+        if not await _cancel_here(runner, options.name, options.reason):
+            return [options.name]
+        for name in nested:
+            await _cancel_here(runner, name, options.reason)
+        return [options.name, *nested]
+
+
+async def _cancel_here(runner: Runner, name: str, reason: str) -> bool:
+    """Cancel a run; False if another process drives it and did so."""
+    cancelled = CancelRequested(reason)
+    try:
+        await runner.resume(name, cancelled)
+    except RunBusy:
+        if runner.journal.commands is None:
+            raise
+        await send_command(runner.journal, name, cancelled, lambda: runner.resume(name))
+        return False
+    return True
 
 
 def _prune(options: Namespace, console: Console) -> int:

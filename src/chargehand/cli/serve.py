@@ -1,5 +1,6 @@
 """`chargehand serve`: teams over HTTP, for `letta-client`, OpenAI clients and our own API. `tokens`: access to it."""
 
+import logging
 import os
 import shlex
 import sys
@@ -8,12 +9,12 @@ import time
 import webbrowser
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from chargehand.cli import USUAL_DATA, USUAL_JOURNAL
+from chargehand.cli import DEPLOYMENT, USUAL_DATA, USUAL_JOURNAL
 from chargehand.cli.arguments import (
     USUAL_TEAM,
     Options,
@@ -21,16 +22,25 @@ from chargehand.cli.arguments import (
     add_options,
     add_verbs,
     duration,
+    engine_of,
     journal_words,
     model_handle,
     shared,
+    team_source,
 )
 from chargehand.cli.console import Console, print_table
+from chargehand.cli.log_lines import JsonLines
+from chargehand.cli.tracing import listener_from
 from chargehand.config.environment import lookup, secret_values
+from chargehand.config.python_objects import find_plugin
+from chargehand.engine.declared import argument_problem
 from chargehand.errors import Invalid, Unknown
 from chargehand.models.providers import install_command
+from chargehand.runtime.listeners import check_listener
 
 if TYPE_CHECKING:
+    from chargehand.runtime.executor import Listener
+    from chargehand.server.extension import HttpApi
     from chargehand.server.middleware.keys import ApiKey, KeyStore
     from chargehand.server.settings import ServerSettings
 
@@ -49,10 +59,17 @@ _SERVE_OPTIONS: Options = {
         "metavar": "PATH",
         "action": "append",
         "default": [],
-        "type": Path,
+        "type": team_source,
         "help": USUAL_TEAM,
     },
-    **shared("--store", "--data", "--price", "--no-color"),
+    "--reload": {"action": "store_true", "help": "load a team anew when its files change"},
+    "--plugin": {
+        "metavar": "NAME",
+        "action": "append",
+        "default": [],
+        "help": "an HTTP API or listener of a package, or module:attr",
+    },
+    **shared("--store", "--engine", "--heartbeat", "--data", "--price", "--no-color"),
     "--host": {"metavar": "ADDRESS", "default": "127.0.0.1", "help": "where to listen (default 127.0.0.1)"},
     "--port": {
         "metavar": "N",
@@ -77,10 +94,10 @@ _SERVE_OPTIONS: Options = {
         "help": "clients may name models by URL, at public addresses",
     },
     "--model-host": {
-        "metavar": "HOST[:PORT]",
+        "metavar": "HOST",
         "action": "append",
         "default": [],
-        "help": "a local address that they may name, too",
+        "help": "a local address (with :PORT) that they may name, too",
     },
     "--model": {
         "metavar": "NAME",
@@ -94,6 +111,18 @@ _SERVE_OPTIONS: Options = {
         "type": duration,
         "default": 5.0,
         "help": "how long runs may go on after a stop (default 5s)",
+    },
+    "--resume": {
+        "metavar": "WHICH",
+        "choices": ("all", "crashed", "none"),
+        "default": "all",
+        "help": "open runs it resumes: all, crashed, none (default all)",
+    },
+    "--log-format": {
+        "metavar": "FORMAT",
+        "choices": ("text", "json"),
+        "default": "",
+        "help": "text, or json: one object a line, with run and task",
     },
     "-v --verbose": {"action": "store_true", "help": "also say what is usual"},
 }
@@ -126,8 +155,54 @@ def serve(options: Namespace) -> int:
             # a browser may take seconds to come up, and calls are answered meanwhile
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-    app.serve(wanted, lookup, ready)
+    tracing = listener_from(os.environ)
+    apis, listeners = find_plugins(options.plugin)
+    if tracing is not None:
+        listeners.insert(0, tracing)
+        JsonLines.trace_ids = tracing.log_ids
+    say = Console(sys.stderr).line if options.reload else None
+    app.serve(wanted, lookup, ready, apis, listeners, on_reload=say)
+    if wanted.engine is not None:
+        end_process()
     return 0
+
+
+def end_process() -> None:
+    """End without Python's own shutdown: Temporal's library may abort the process in it, when all has been done."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(0)
+
+
+def find_plugins(names: Sequence[str]) -> "tuple[list[HttpApi], list[Listener]]":
+    """The HTTP APIs and the listeners of these names; Invalid for what is neither."""
+    from chargehand.server.extension import HttpApi  # noqa: PLC0415 - only this verb needs it
+
+    apis: list[HttpApi] = []
+    listeners: list[Listener] = []
+    for name in names:
+        plugin = find_plugin(name)
+        if isinstance(plugin, HttpApi):
+            apis.append(plugin)
+        elif callable(plugin) and not argument_problem(plugin):
+            apis.append(_made_api(name, plugin()))
+        else:
+            try:
+                check_listener(plugin)
+            except Invalid as error:
+                raise Invalid(f"--plugin {name} is no HttpApi, nor a function that returns one, and {error}") from error
+            listeners.append(cast("Listener", plugin))
+    return apis, listeners
+
+
+def _made_api(name: str, made: object) -> "HttpApi":
+    from chargehand.server.extension import HttpApi  # noqa: PLC0415 - as above
+
+    if not isinstance(made, HttpApi):
+        raise Invalid(f"--plugin {name} returns a {type(made).__name__}, not an HttpApi")
+    return made
 
 
 def _settings(options: Namespace) -> "ServerSettings":
@@ -142,6 +217,9 @@ def _settings(options: Namespace) -> "ServerSettings":
     return ServerSettings(
         data=options.data,
         store=options.store,
+        engine=engine_of(options),
+        deployment=lookup(DEPLOYMENT) or "",
+        heartbeat=options.heartbeat,
         host=options.host,
         port=options.port,
         hosts=tuple(options.allow_host),
@@ -156,6 +234,7 @@ def _settings(options: Namespace) -> "ServerSettings":
         secrets=secret_values(),
         limits=limits,
         price=flat(options.price.read, options.price.written) if options.price else None,
+        resume=options.resume,
     )
 
 

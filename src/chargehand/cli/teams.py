@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import secrets
 import sys
 from argparse import Namespace
@@ -23,6 +24,7 @@ from chargehand.cli.console import Console, short
 from chargehand.cli.exit_codes import Terminated
 from chargehand.cli.run_session import Advice, ExecutorSource, RunSession, program
 from chargehand.cli.signals import StopSignals
+from chargehand.cli.tracing import listener_from
 from chargehand.config.load import load_team
 from chargehand.config.source import near
 from chargehand.engine.budget import Budget, usd_of
@@ -139,17 +141,32 @@ _MAY_HAVE_ANSWERED = (0, 3, 5)  # exit codes
 def load_team_of(options: Namespace) -> Team:
     """The team that the options name, with a budget that can be kept; a warning, where that is one on calls."""
     team = load_team(options.team, model=options.model or "", memory=USUAL_MEMORY, elsewhere=options.memory)
+    tracing = listener_from(os.environ)
+    if tracing is not None:
+        team.add_listener(tracing)
     if options.price:
         team = team.priced(flat(options.price.read, options.price.written))
-    cap: int | None = vars(options).get("budget_usd")
-    if cap is not None:
-        team = team.bounded(budget=structs.replace(team.budget, usd=usd_of(cap)))
+    team = team.bounded(budget=_budget_of(options, team.budget))
     if team.budget.usd is None:
         return team
     capped = asyncio.run(team.keep_budget())
     if capped.call_cap is not None:
         Console(sys.stderr).prose(f"warning: {capped.call_cap.warning}", "warn")
     return capped
+
+
+def _budget_of(options: Namespace, budget: Budget) -> Budget:
+    """The caps of the command line in the place of the team's, where there are any."""
+    given = vars(options)
+    micros: int | None = given.get("budget_usd")
+    calls: int | None = given.get("max_calls")
+    tokens: int | None = given.get("max_tokens")
+    return structs.replace(
+        budget,
+        usd=budget.usd if micros is None else usd_of(micros),
+        calls=calls or budget.calls,
+        tokens=tokens or budget.tokens,
+    )
 
 
 def team_arguments(options: Namespace) -> tuple[str, ...]:

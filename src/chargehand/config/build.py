@@ -20,6 +20,7 @@ from chargehand.agents.roles import AttemptKeys, Factory, FactoryKeys, Worker, W
 from chargehand.agents.setup import check_memory, tool_name, toolset, with_memory_tools
 from chargehand.agents.strategies import STRATEGIES, Broadcast, Route, Strategy, Whole
 from chargehand.agents.strategies.route import check_route
+from chargehand.config.python_objects import named_object
 from chargehand.config.schema import (
     CHECK_KINDS,
     PLAIN_SOURCES,
@@ -27,13 +28,14 @@ from chargehand.config.schema import (
     ArchiveShape,
     BlockShape,
     CheckShape,
+    McpServerShape,
     MemoryShape,
     TeamShape,
     VerifierShape,
     WorkerShape,
 )
 from chargehand.config.source import FileFinding, FileSource, Path, inside, near, read_prose, read_schema, within
-from chargehand.config.tools import make_tools, named_object
+from chargehand.config.tools import make_tools
 from chargehand.engine.budget import Amount
 from chargehand.engine.roster import Match, fits
 from chargehand.errors import Invalid
@@ -45,10 +47,12 @@ from chargehand.models.messages import Settings
 from chargehand.store_url import PostgresUrl, StoreUrl, postgres_url
 from chargehand.text.words import listed
 from chargehand.tools import rules
+from chargehand.tools.built_in import tools_named
+from chargehand.tools.mcp_client import McpServer, McpServerKeys
+from chargehand.tools.mcp_lock import LOCK_FILE
 from chargehand.tools.remember import NAMES as MEMORY_TOOLS
 from chargehand.tools.rules import ToolRule
 from chargehand.tools.tool import Tool
-from chargehand.tools.toolbox import tools_named
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")  # what providers let a tool be called
@@ -85,6 +89,7 @@ class TeamBuild(Struct):
     """The teams among the workers, by name."""
     tools: dict[str, tuple[Tool, ...]] = {}
     """The tools of each entry."""
+    mcp_servers: dict[str, McpServer] = {}
     memory: Memory | None = None
     workers: list[Worker] = []
     factory: Factory | None = None
@@ -153,6 +158,7 @@ def build_members(build: TeamBuild) -> TeamBuild:
         build.tools[name] = ()
         with build.at("tools", name):
             build.tools[name] = make_tools(name, written, build.source.folder)
+    _add_mcp_servers(build)
     if not shape.workers and shape.supervisor.factory is None:
         build.report((), "there are no workers; write  workers:  and under it a name and what that worker does")
     for name, written in shape.workers.items():
@@ -172,6 +178,43 @@ def build_members(build: TeamBuild) -> TeamBuild:
             model=build.handle(factory.model or shape.defaults.model),
         )
     return build
+
+
+# --- MCP servers
+
+
+MCP = "mcp:"
+"""How the names of tools of MCP servers begin."""
+
+
+def _add_mcp_servers(build: TeamBuild) -> None:
+    named = {tool for worker in build.shape.workers.values() if not isinstance(worker, str) for tool in worker.tools}
+    named |= set(() if build.shape.supervisor.factory is None else build.shape.supervisor.factory.tools)
+    for name in build.shape.mcp_servers:
+        with build.at("mcp_servers", name):
+            build.mcp_servers[name] = make_mcp_server(build.source, name, build.shape.mcp_servers[name])
+        if not any(tool.startswith(f"{MCP}{name}/") for tool in named):
+            build.report(
+                ("mcp_servers", name), f"no worker has a tool of it; write  tools: [mcp:{name}/*]", grave=False
+            )
+
+
+def make_mcp_server(source: FileSource, name: str, shape: McpServerShape) -> McpServer:
+    """A server of the file. Its program is started in the file's folder, where `mcp.lock` is as well."""
+    folder = source.folder
+    return McpServer(name, **_keys_of(shape, McpServerKeys), lock=folder / LOCK_FILE, folder=folder)
+
+
+def _find_mcp_tools(build: TeamBuild, name: str) -> tuple[Tool, ...]:
+    server, slash, pattern = name.removeprefix(MCP).partition("/")
+    if not slash or not pattern:
+        raise Invalid(f"{name!r} names no tool; write  mcp:SERVER/TOOL, or  mcp:SERVER/*  for all")
+    if server in build.mcp_servers:
+        return build.mcp_servers[server].select(pattern)
+    if server in build.shape.mcp_servers:
+        return ()  # the findings say what is wrong with it
+    hint = near(server, build.shape.mcp_servers) or "; declare it under  mcp_servers:"
+    raise Invalid(f"there is no MCP server {server!r}{hint}")
 
 
 # --- memory
@@ -267,7 +310,7 @@ def check_embedding(embed: str) -> None:
 
 
 BESIDE_TEAM = frozenset(("team", "call", "description", "tags", "skills", "examples", "accept")) | frozenset(
-    ("fallbacks", "concurrency", "timeout", "seconds", "estimate")
+    ("fallbacks", "concurrency", "timeout", "seconds", "estimate", "queue")
 )
 """The keys that may stand beside `team` and `call`, which bring what they work with."""
 
@@ -361,6 +404,9 @@ def _find_tools(build: TeamBuild, path: Path, names: tuple[str, ...]) -> tuple[T
             tools += build.tools[name]
         elif name in PLAIN_SOURCES:
             tools += tools_named(name)
+        elif name.startswith(MCP):
+            with build.at(*path, index):
+                tools += _find_mcp_tools(build, name)
         elif name not in _NAMEABLE:
             sources = [*build.shape.tools, *PLAIN_SOURCES]
             hint = near(name, (*sources, *_NAMEABLE)) or f"; there are {', '.join(sources)}"

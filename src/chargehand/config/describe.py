@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from chargehand.config.build import Overrides, TeamBuild, build_members, is_handle
 from chargehand.config.environment import lookup_beside
-from chargehand.config.load import build_team, named_models
+from chargehand.config.load import build_team, load_team, named_models
+from chargehand.config.python_objects import is_python_name
 from chargehand.config.source import FileFinding, UnreadableFile, find_team, read_source, written
 from chargehand.config.validate import validate
 from chargehand.models.providers import BUILT_IN, without_secrets
@@ -53,7 +54,12 @@ class Description(Struct):
 
 
 def describe(path: File | str | None = None, *, model: str = "") -> Description:
-    """All there is to say of a team file. Only a file that cannot be found at all is an exception."""
+    """All there is to say of a team file. Only a file that cannot be found at all is an exception.
+
+    What is wrong with a team in Python is an exception as well: it was found out when the team was made.
+    """
+    if is_python_name(path):
+        return _describe_python(str(path), model)
     team_file = find_team(path)
     description = Description(str(team_file.file), team_file.words)
     try:
@@ -64,6 +70,24 @@ def describe(path: File | str | None = None, *, model: str = "") -> Description:
     shape, misfits = validate(source)
     _describe_team(description, build_members(TeamBuild(source, shape, Overrides(model), misfits=misfits)))
     return description
+
+
+def _describe_python(name: str, model: str) -> Description:
+    team = load_team(name, model=model)
+    lines: list[WorkerLine] = []
+    for worker, agent in zip(team.spec.workers, team.members, strict=True):
+        inside = () if worker.team is None else worker.team.roster.agents
+        members = tuple(WorkerLine(member.name, member.description, member.tools, member.model) for member in inside)
+        line = WorkerLine(agent.name, agent.description, agent.tools, without_secrets(agent.model), inside=members)
+        lines.append(line)
+    return Description(
+        file=name,
+        how="written in Python",
+        name=team.name,
+        workers=lines,
+        tools=sorted({tool for line in lines for tool in line.tools}),
+        models=sorted({line.model for line in lines if line.model}),
+    )
 
 
 def _describe_team(description: Description, build: TeamBuild) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path as File
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
@@ -13,11 +14,13 @@ from chargehand.config.build import (
     build_members,
     find_database,
     make_checks,
+    make_mcp_server,
     make_strategy,
     merge_settings,
     read_prompts,
 )
 from chargehand.config.environment import Lookup, lookup_beside
+from chargehand.config.python_objects import installed_object, is_python_name
 from chargehand.config.schema import VerifierShape, WorkerShape
 from chargehand.config.source import Path, UnreadableFile, find_team, read_source, refuse
 from chargehand.config.validate import validate
@@ -30,6 +33,10 @@ from chargehand.models.providers import BUILT_IN
 from chargehand.models.resolve import check_handle
 from chargehand.store_url import PostgresUrl, StoreUrl, postgres_url
 from chargehand.team import Team
+from chargehand.tools.mcp_client import McpServer
+
+if TYPE_CHECKING:
+    from chargehand.agents.schedules import Schedule
 
 _SECONDS = 300.0
 _MAX_TEAMS = 100  # files nested in one, all levels together: they may name each other many times
@@ -45,11 +52,14 @@ def load_team(
 ) -> Team:
     """The team of a file or folder; without one, that of the nearest `team.yaml` upwards, else the bundled one.
 
+    `module:attribute` names a `Team` that is written in Python, or a function without arguments that makes one.
     `model` stands in for every model the file names. `memory` is where memory is kept when the file does not say;
     left out, in this process alone. `elsewhere` is where it is kept whatever the file says.
     """
     if model:
         check_handle(model)
+    if is_python_name(path):
+        return _python_team(str(path), model, memory, elsewhere)
     build = _read_members(path, Overrides(model, memory, elsewhere))
     team = build_team(build)
     refuse(str(build.source.file), build.findings)
@@ -57,8 +67,24 @@ def load_team(
     return team
 
 
+def _python_team(name: str, model: str, memory: File | str | None, elsewhere: StoreUrl | None) -> Team:
+    value = installed_object(name)
+    if not isinstance(value, Team) and callable(value):
+        try:
+            value = value()
+        except (Exception, SystemExit) as error:  # a user's function
+            raise Invalid(f"{name!r} made no team: {type(error).__name__}: {error}") from error
+    if not isinstance(value, Team):
+        raise Invalid(f"{name!r} is a {type(value).__name__}, not a Team or a function that returns one")
+    if model:
+        raise Invalid(f"{name!r} is written in Python, where its models are named; leave out the model {model!r}")
+    return value.remembering_in(usual=memory, always=elsewhere)
+
+
 def store_of_team(path: File | str | None = None) -> PostgresUrl | None:
     """The database that a team file names for all stores; None where it names none, or cannot be read."""
+    if is_python_name(path):
+        return None
     try:
         team_file = find_team(path)
         if team_file.how == "bundled" or "store" not in team_file.file.read_text(encoding="utf-8"):
@@ -67,6 +93,20 @@ def store_of_team(path: File | str | None = None) -> PostgresUrl | None:
         return postgres_url(written) if isinstance(written, str) and written else None
     except (Invalid, OSError, UnicodeDecodeError):  # loading the team reports what is wrong with it
         return None
+
+
+def load_mcp_servers(path: File | str | None = None) -> dict[str, McpServer]:
+    """The MCP servers of a team file by name, whatever of their tools was approved; Invalid for a wrong file."""
+    source = read_source(find_team(path).file)
+    shape, misfits = validate(source)
+    refuse(str(source.file), misfits)
+    build = TeamBuild(source, shape)
+    servers: dict[str, McpServer] = {}
+    for name, server in shape.mcp_servers.items():
+        with build.at("mcp_servers", name):
+            servers[name] = make_mcp_server(source, name, server)
+    refuse(str(source.file), build.findings)
+    return servers
 
 
 class TeamMemory(Struct, frozen=True):
@@ -124,7 +164,9 @@ def build_team(build: TeamBuild) -> Team | None:
         instructions=build.prose(("supervisor", "instructions"), shape.instructions),
         review=shape.review,
         stream_plan=shape.stream_plan,
+        ask_person=shape.ask_person,
         timeout=shape.timeout,
+        queue=shape.queue,
         settings=merge_settings(shape.settings, defaults.settings),
         strategy=make_strategy(build),
         combine=shape.combine,
@@ -154,8 +196,23 @@ def build_team(build: TeamBuild) -> Team | None:
             checks=checks,
         )
         team.examples = build.shape.examples
+        team.schedules = _make_schedules(build)
         return team
     return None
+
+
+def _make_schedules(build: TeamBuild) -> "tuple[Schedule, ...]":
+    if not build.shape.schedules:
+        return ()
+    from chargehand.agents.schedules import Schedule  # noqa: PLC0415 - few teams have any
+
+    schedules: list[Schedule] = []
+    for name, shape in build.shape.schedules.items():
+        schedule = Schedule(name, shape.cron, shape.request, shape.timezone)
+        with build.at("schedules", name):
+            schedule.check()
+            schedules.append(schedule)
+    return tuple(schedules)
 
 
 def named_models(build: TeamBuild) -> list[tuple[Path, str]]:
@@ -223,6 +280,7 @@ def _nest_team(build: TeamBuild, worker: Worker, shape: WorkerShape) -> Worker:
         examples=shape.examples,
         accept=shape.accept,
         seconds=shape.seconds,
+        queue=shape.queue,
     )
 
 

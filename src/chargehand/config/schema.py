@@ -29,8 +29,9 @@ from chargehand.engine.declared import parse_duration, parse_timeout, show_value
 from chargehand.engine.plan import Combine
 from chargehand.engine.policy import PolicyKeys
 from chargehand.memory.blocks import LIMIT, Access
+from chargehand.tools.built_in import BUILT_IN
+from chargehand.tools.mcp_client import McpServerKeys
 from chargehand.tools.rules import Conditional, ConstrainChildTools, MaxCount, MaxCountPerStep, ParentLastTool
-from chargehand.tools.toolbox import BUILT_IN
 
 # --- values as people write them
 
@@ -238,7 +239,7 @@ class WorkerShape(WorkerKeys, frozen=True, forbid_unknown_fields=True):
     description: Text = ""
     team: Text = ""
     """Another team file, or its folder, from here: that team does its tasks. Beside it only `description`, `tags`,
-    `fallbacks`, `concurrency`, `timeout`, `seconds`, `estimate`, `skills`, `examples` and `accept`.
+    `fallbacks`, `concurrency`, `timeout`, `seconds`, `estimate`, `queue`, `skills`, `examples` and `accept`.
     """
     call: Text = ""
     """`module:attribute` of an async function that makes its attempts, in place of a model. Beside it only what may
@@ -246,8 +247,8 @@ class WorkerShape(WorkerKeys, frozen=True, forbid_unknown_fields=True):
     """
     prompt: Prose = ""
     tools: Names = ()
-    """Names of `tools`, or of those that need no entry: `ask_person`, `calculator`, `chart`, `dates`, `sandbox`, the
-    memory tools, and those for messages.
+    """Names of `tools`, tools of MCP servers (`mcp:docs/search`, `mcp:docs/*`), or those that need no entry:
+    `ask_person`, `calculator`, `chart`, `dates`, `sandbox`, the memory tools, and those for messages.
     """
     model: Text = ""
     fallback_models: Names = ()
@@ -284,6 +285,8 @@ class ToolSources(FileShape, frozen=True):
     """A folder of texts to search."""
     files: Text | None = None
     """A folder to list and read; brings two tools, `NAME_list_files` and `NAME_read_file`."""
+    skills: Text | None = None
+    """A folder of skills: folders with a `SKILL.md` that tell a worker how to do something."""
     fetch: FetchShape | None = None
     """Web pages of certain hosts."""
     sandbox: Nothing | None = None
@@ -313,6 +316,10 @@ class ToolShape(ToolSources, frozen=True):
     """Of `documents` only: `auto` (left out, too) compares meanings as well, with the small model on this machine if
     it is there; `words` never does.
     """
+
+
+class McpServerShape(McpServerKeys, frozen=True, forbid_unknown_fields=True):
+    """An MCP server: a `command` or a `url`, and what is to be known of it besides."""
 
 
 class BlockShape(FileShape, frozen=True):
@@ -399,6 +406,17 @@ class CheckShape(FileShape, frozen=True):
     """There is a number in it."""
 
 
+class ScheduleShape(FileShape, frozen=True):
+    """A request that a server makes at certain times."""
+
+    cron: Text
+    """Minute, hour, day, month and weekday, as cron has them: `0 8 * * 1-5`."""
+    request: Text
+    """What is asked."""
+    timezone: Text = "UTC"
+    """Where it is that time, such as `Europe/Berlin`."""
+
+
 class TeamShape(FileShape, frozen=True):
     """A whole team file."""
 
@@ -434,10 +452,16 @@ class TeamShape(FileShape, frozen=True):
     """By name: what they may use. One that is only a text is `module:attribute`, or the word of a source that needs no
     settings.
     """
+    mcp_servers: dict[str, McpServerShape] = {}
+    """By name: MCP servers. Workers name their tools as `mcp:NAME/TOOL`, with `*` for several; those that were approved
+    stand in `mcp.lock` beside this file (`chargehand mcp pin`).
+    """
     memory: MemoryShape | None = None
     """What the team remembers together: blocks and archives."""
     checks: dict[str, CheckShape] = {}
     """By name: what results must pass."""
+    schedules: dict[str, ScheduleShape] = {}
+    """By name: requests that `chargehand serve` makes at certain times."""
 
 
 SOURCES = ToolSources.__struct_fields__

@@ -487,6 +487,8 @@ def _file(path: File, how: str) -> File:
     if not path.exists():
         template = path.parent == File() and (TEMPLATES / path / NAMES[0]).is_file()
         bundled = f"; for the bundled one: chargehand init {path}" if template else ""
+        if ":" in path.name:
+            bundled = "; a team in Python (module:attribute) is for run, plan, check and serve"
         raise Invalid(f"there is no team file {path}{how}{bundled or '; to begin one: chargehand init minimal'}")
     return path
 

@@ -12,6 +12,7 @@ from chargehand.engine.lint import lint
 from chargehand.engine.plan import NO_TASK, Plan, TaskId, fingerprint
 from chargehand.engine.state import Progress, RunState, Status, Work
 from chargehand.engine.value import decode_value
+from chargehand.engine.view import callers_tools
 from chargehand.errors import PlanInvalid, Refused
 
 
@@ -118,7 +119,8 @@ def _proposal(state: RunState, report: ev.TasksAdded) -> ev.Event:
     """Tasks that can run; else the failure of the planner, with what is wrong with them."""
     _expect(state, "plan", report.number)
     report = _sane(report)
-    if not report.tasks and report.done and (state.tasks or report.unserved or not report.closed):
+    needs_no_tasks = state.tasks or report.unserved or not report.closed or callers_tools(state)
+    if not report.tasks and report.done and needs_no_tasks:
         return report  # the planner has nothing to add
     requested = state.requested
     planned = len(state.tasks) - state.items

@@ -17,6 +17,7 @@ from chargehand.engine.roster import Agent, best_fit, breaker_name
 from chargehand.engine.state import Progress, ReadyQueue, RunState, Status, SupervisorDuty, line_of, urgent_first
 from chargehand.engine.view import (
     answer_until,
+    callers_tools,
     cut_gaps,
     gaps,
     key_of,
@@ -527,14 +528,15 @@ def _finish(state: RunState, now: Instant) -> ev.Event | None:
     if duty.is_open:
         return None
     done = any(progress.status is Status.DONE for progress in state.tasks.values())
-    is_missing = done and state.combine != "none" and state.answer is None
+    may_answer = done or (not state.tasks and callers_tools(state))  # by calling those, before any work
+    is_missing = may_answer and state.combine != "none" and state.answer is None
     wanted = is_missing and not _is_given_up(duty, policy.limits.answers)
     cap = state.ledger.cap_reached(state.requested.roster.supervision)
     last = answer_until(state)
     retry_at = _retry_at(state, "answer", now)
     if wanted and cap is None and retry_at < last:
         return _try(state, "answer", now, retry_at)
-    return _ending(state, done=done, unaffordable=cap if wanted else None)
+    return _ending(state, done=done or state.answer is not None, unaffordable=cap if wanted else None)
 
 
 def _ending(state: RunState, *, done: bool, unaffordable: CapReached | None) -> ev.RunEnded:

@@ -225,6 +225,7 @@ _MEANT = {
     "output_schema": ("output",),
     "output_type": ("output", "output_schema"),
     "persona": ("prompt",),
+    "python": ("call",),
     "requires_approval": ("approve",),
     "response_format": ("output", "output_schema"),
     "role": ("description",),

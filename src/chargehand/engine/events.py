@@ -23,7 +23,7 @@ Duty = Literal["plan", "refine", "answer"]
 Why = Literal["first", "more", "rejected", "failed", "replan"]
 SkipReason = Literal["input", "budget", "deadline", "person", "refused"]
 CallWord = Literal["approve", "reject"]
-NestedKind = Literal["team", "message"]
+NestedKind = Literal["team", "message", "worker"]
 
 
 class Parent(Struct, frozen=True, omit_defaults=True):
@@ -42,9 +42,11 @@ class Parent(Struct, frozen=True, omit_defaults=True):
     worker: str
     """The worker who makes the attempt."""
     nesting: int
-    """How many runs this one is inside of."""
+    """How many runs this one is inside of, without those of single workers."""
     kind: NestedKind = "team"
-    """`team`: a team does a task of another team. `message`: workers of the same team answer a message."""
+    """`team`: a team does a task of another team. `message`: workers of the same team answer a message. `worker`: a
+    worker of the same team makes an attempt in another process.
+    """
     waiting: tuple[str, ...] = ()
     """Workers of the same team who wait for this run; none of them gets a message from inside it."""
 
@@ -63,6 +65,29 @@ class Material(Struct, frozen=True, omit_defaults=True):
     """What it is; `null`: only its gaps are known."""
     gaps: tuple[Gap, ...] = ()
     """What is missing of it."""
+    tracing: Tracing | None = None
+    """What its figures rest on; `null`: no model wrote it, or it is not known."""
+
+
+class EarlierAttempts(Struct, frozen=True, omit_defaults=True):
+    """What earlier attempts at a task left for one that is made in a run of its own."""
+
+    count: int = 0
+    """How many attempts were made before."""
+    failure: Failure | None = None
+    """Why the last one failed."""
+    effects: dict[str, Raw] = {}
+    """What they changed in the world, by request: it is not done again."""
+    answers: dict[str, str] = {}
+    """Why a person did not allow a call, by call; empty: it is allowed."""
+    replies: dict[str, Raw] = {}
+    """What a person answered to questions of the worker, by question."""
+    refused: tuple[str, ...] = ()
+    """Results that a check did not accept, each as a hash."""
+    began: Instant = 0.0
+    """When the run around it began, in seconds since 1970: the day it is for all who work for it."""
+    planned: bool = False
+    """The task was planned; `false`: it came with the request."""
 
 
 class Offer(Struct, frozen=True, omit_defaults=True):
@@ -91,6 +116,46 @@ class ClientRequest(Struct, frozen=True, omit_defaults=True):
     """The request, as that API keeps it."""
     digest: str = ""
     """The same for the same call made again; empty: the call had an Idempotency-Key, which names the run."""
+
+
+class CallerTool(Struct, frozen=True, omit_defaults=True):
+    """A tool that the caller of a run has, and its workers do not."""
+
+    name: str
+    """Its name."""
+    parameters: Raw
+    """The JSON Schema of its arguments."""
+    description: str = ""
+    """What it does."""
+
+
+class CallerToolCall(Struct, frozen=True):
+    """A call that the caller of a run is asked to make."""
+
+    id: str
+    """Names the call; the caller returns the result under it."""
+    name: str
+    """The tool."""
+    arguments: str
+    """A JSON object that fits the parameters of the tool."""
+
+
+class AnswerFormat(Struct, frozen=True, omit_defaults=True):
+    """What the caller of a run takes as an answer, where that is not just text."""
+
+    schema: Raw = NULL
+    """A JSON Schema that the answer has; `null`: it is text."""
+    tools: tuple[CallerTool, ...] = ()
+    """Tools of the caller: the answer may be calls of them."""
+    tool_choice: str = "auto"
+    """`auto`: calls or an answer; `required`: calls; else the name of the tool to call."""
+    max_tokens: int | None = None
+    """The longest answer; `null`: as its model is set."""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the answer is text in any case."""
+        return self.schema == NULL and not self.tools
 
 
 # gc=False throughout: what is frozen and holds only data can be in no cycle, and the collector need not look at it
@@ -129,6 +194,8 @@ class RunRequested(_Fact, frozen=True, tag="run.requested"):
     """Of a run in the background: earlier runs by name, each with `true` (it covers that one) or `false` (left to the
     next).
     """
+    background: int = 0
+    """Of a run in the background: its number among those of its worker, counted from 1; 0: it is no such run."""
     inputs: tuple[Material, ...] = ()
     """What it is given besides the goal, such as results of the team it works for. Tasks without inputs of their own
     get it.
@@ -139,6 +206,12 @@ class RunRequested(_Fact, frozen=True, tag="run.requested"):
     """What the caller files it under."""
     outside: bool = False
     """Text from outside went into the goal or the inputs: effects may need a person's leave."""
+    queue: str = ""
+    """The queue whose processes drive it; empty: that of its team, or the process of the run it is inside of."""
+    answer_format: AnswerFormat | None = None
+    """What the caller takes as an answer; `null`: text."""
+    earlier: EarlierAttempts | None = None
+    """Of the attempt of a worker in another process: what its task has seen in the run that waits for it."""
 
 
 class ResultsOffered(_Fact, frozen=True, tag="run.offered"):
@@ -166,7 +239,14 @@ class RunReleased(_Fact, frozen=True, tag="run.released"):
     """The process was stopped in an orderly way: to resume is no crash then, and the time in between does not count."""
 
 
-class PauseSet(_Fact, frozen=True, tag="run.pause_set"):
+class Commanded(_Fact, frozen=True, kw_only=True):
+    """What somebody asks of a run that is under way, in the process that drives it or in another."""
+
+    command: str = ""
+    """The id of the command that another process sent it with; empty: none did."""
+
+
+class PauseSet(Commanded, frozen=True, tag="run.pause_set"):
     """New tasks may start, or may not."""
 
     paused: bool
@@ -175,7 +255,7 @@ class PauseSet(_Fact, frozen=True, tag="run.pause_set"):
     """Why, in the words of the caller."""
 
 
-class CancelRequested(_Fact, frozen=True, tag="run.cancel_requested"):
+class CancelRequested(Commanded, frozen=True, tag="run.cancel_requested"):
     """The run was asked to stop."""
 
     reason: str = ""
@@ -237,7 +317,7 @@ class CallVerdict(Struct, frozen=True, omit_defaults=True, gc=False):
     """The result of the call, where the person who answers made it."""
 
 
-class InputAnswered(_Fact, frozen=True, tag="input.answered"):
+class InputAnswered(Commanded, frozen=True, tag="input.answered"):
     """What the person said.
 
     Plans: approve, edit (with a plan), reject. Calls: approve, reject. Effects: done (with result), again, fail.
@@ -510,7 +590,7 @@ class TaskFailed(_Fact, frozen=True, tag="task.failed"):
     """Why the last attempt failed."""
 
 
-class TaskSkipped(_Fact, frozen=True, tag="task.skipped"):
+class TaskSkipped(Commanded, frozen=True, tag="task.skipped"):
     """It will not run: a needed input did not deliver, money or time did not suffice, or a person skipped it.
 
     What needs a task that a person skipped goes on without it, unless it is repeated over the list of that task.
@@ -528,7 +608,7 @@ class TaskSkipped(_Fact, frozen=True, tag="task.skipped"):
     """The cap that does not cover it (`budget`)."""
 
 
-class TaskReassigned(_Fact, frozen=True, tag="task.reassigned"):
+class TaskReassigned(Commanded, frozen=True, tag="task.reassigned"):
     """A person gave the task, which had not begun, to another worker."""
 
     task: TaskId
@@ -578,11 +658,13 @@ class AnswerWritten(_Fact, frozen=True, tag="answer.written"):
     """What was found when it was checked against the results, if it was worded anew."""
     judged: bool = False
     """A judge chose it."""
+    calls: tuple[CallerToolCall, ...] = ()
+    """Calls of the caller's tools, which are the answer; empty: the answer is not a call."""
 
     def whole(self, *, without: SectionKind | None = None) -> Raw:
-        """The answer as it is shown: the text and the sections below it."""
+        """The answer as it is shown: the text and the sections below it. Nothing is added to what is not text."""
         sections = [section.text for section in self.sections if section.kind != without]
-        if not sections:
+        if not sections or not bytes(self.answer).startswith(b'"'):
             return self.answer
         written = msgspec.json.decode(self.answer, type=str)
         return Raw(msgspec.json.encode("\n\n".join((written, *sections))))
@@ -624,7 +706,10 @@ class PromptSent(_Fact, frozen=True, tag="prompt.sent"):
 
 
 class ModelCalled(_Fact, frozen=True, tag="model.called"):
-    """The supervisor's model replied; it decides nothing. The calls of workers are steps."""
+    """A model replied, for the supervisor or for a worker that is a function; it decides nothing.
+
+    The calls of other workers are steps.
+    """
 
     duty: Literal["attempt", "plan", "refine", "answer"]
     """For which piece of work."""

@@ -88,8 +88,31 @@ class NotReviewed(_NotedFact, frozen=True, tag="not_reviewed"):
     """Its name."""
 
 
+class ToolsWithheld(_NotedFact, frozen=True, tag="tools_withheld"):
+    """A server of tools is not what was approved; what differs stays off until a person approves it."""
+
+    server: str
+    """The server, such as `mcp:docs`."""
+    changed: tuple[str, ...] = ()
+    """Its tools that are not as they were approved."""
+    new: tuple[str, ...] = ()
+    """Those that were not approved."""
+    missing: tuple[str, ...] = ()
+    """Approved tools that it does not have any more."""
+    identity: tuple[str, ...] = ()
+    """What of the server itself changed, such as `command` or `name`: all of its tools stay off."""
+
+
 NotedFact: TypeAlias = (
-    RouteChosen | ModelFellBack | BreakerChanged | StepDiverged | Assumed | ResultAccepted | ResultRefused | NotReviewed
+    RouteChosen
+    | ModelFellBack
+    | BreakerChanged
+    | StepDiverged
+    | Assumed
+    | ResultAccepted
+    | ResultRefused
+    | NotReviewed
+    | ToolsWithheld
 )
 
 

@@ -22,10 +22,13 @@ FailureCode = Literal[
     "check_failed",
 ]
 """What went wrong with the work of a model or a check, where the engine can tell."""
-StepKind = Literal["tool", "model", "memory", "remember", "summary", "check", "subteam", "make_worker"]
+StepKind = Literal["tool", "model", "memory", "remember", "summary", "check", "subteam", "make_worker", "worker"]
 """What a step does: calls a tool, asks the worker's model, reads memory, keeps the task in memory, puts earlier tasks
-behind a summary, checks the result, has a team do the task, or makes the worker.
+behind a summary, checks the result, has a team do the task, makes the worker, or has the worker make the attempt in
+another process.
 """
+STARTS_RUN: frozenset[StepKind] = frozenset(("subteam", "worker"))
+"""The kinds of steps that do all of an attempt in a run of its own."""
 RefusalCause = Literal["key", "access", "model", "credit", "address", "request"]
 OUTAGES: frozenset[FailureKind] = frozenset(("network", "timeout"))
 """The kinds of failure that waiting may mend, and so the only ones that a breaker counts."""

@@ -47,14 +47,30 @@ def begin(entry: ev.Entry) -> RunState:
         state.planning.next = "first"
     else:
         _take_plan(state, requested.plan)
+    if requested.earlier is not None:
+        for progress in state.tasks.values():
+            _take_earlier(progress, requested.earlier)
     return state
+
+
+def _take_earlier(progress: Progress, earlier: ev.EarlierAttempts) -> None:
+    """Go on where attempts in the run around this one left a task."""
+    progress.attempt = earlier.count
+    progress.failure = earlier.failure
+    progress.effects = dict(earlier.effects)
+    progress.answers = dict(earlier.answers)
+    progress.replies = dict(earlier.replies)
+    progress.refused = earlier.refused
 
 
 def fold(state: RunState, entry: ev.Entry) -> None:
     """Apply one entry, in place."""
     state.seq = entry.seq
     state.at = entry.at
-    FOLDS[type(entry.event)](state, entry.event)
+    event = entry.event
+    FOLDS[type(event)](state, event)
+    if isinstance(event, ev.Commanded) and event.command:
+        state.commands.add(event.command)
     timers = state.timers
     while timers and state.ordered[timers[0][1]].timer != timers[0][0]:
         heappop(timers)
@@ -588,12 +604,14 @@ def _close_refinement(state: RunState, progress: Progress, used: Amount | None) 
 def _interrupt(state: RunState, progress: Progress, *, crashed: bool) -> None:
     """The process ended under an attempt: take it up again with the steps it had, unless an effect is in doubt.
 
-    Only crashes are counted. An attempt that is interrupted by orderly stops is bounded by the deadline of the run.
+    Only crashes are counted, and not while it waits for a run of its own, which counts them itself. An attempt that is
+    interrupted by orderly stops is bounded by the deadline of the run.
     """
     doubt = progress.in_doubt()
+    counts = crashed and not progress.waits_for_run()
     _close_attempt(state, progress, None)
     progress.resumes += 1
-    progress.crashes += crashed
+    progress.crashes += counts
     if doubt:
         _judge(state, progress, EFFECT_IN_DOUBT)
     else:

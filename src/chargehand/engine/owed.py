@@ -6,7 +6,7 @@ from msgspec import Raw, Struct
 
 from chargehand.engine.breaker import next_change
 from chargehand.engine.events import Finding, Gap, InputAnswered
-from chargehand.engine.plan import Combine, LoopState, Task
+from chargehand.engine.plan import NO_TASK, Combine, LoopState, Task, TaskId
 from chargehand.engine.policy import Instant
 from chargehand.engine.state import RunState, Step, Work
 from chargehand.engine.view import Input, answer_until, gaps, inputs, material, results, unanswered_gaps, work_until
@@ -80,6 +80,8 @@ class Brief(Struct, frozen=True, gc=False):
     """How far a plan has come that is made one task at a time."""
     material: tuple[Input, ...] = ()
     """What the run was given besides its goal, for planning and answering."""
+    item_of: TaskId = NO_TASK
+    """The task that its own is an item of: the plan repeats that one for each element of a list."""
     message: str = ""
     """The text of the message that the run carries, which the instruction puts into words for its reader."""
 
@@ -112,6 +114,7 @@ def brief(state: RunState, work: Work) -> Brief:
     failure = progress.failure.message if progress.failure is not None else ""
     instruction = progress.instruction or progress.task.instruction
     first = next(iter(state.tasks.values())).round  # of what stands: a plan that a person sent back does not
+    earlier = state.requested.earlier
     return Brief(
         work,
         goal,
@@ -129,7 +132,8 @@ def brief(state: RunState, work: Work) -> Brief:
         outside=bool(progress.instruction) or state.is_rerun or progress.round > first or state.requested.outside,
         handed_on=progress.handed_on,
         ask_if_tainted=state.requested.policy.tainted_effects == "ask",
-        began=state.began,
+        began=state.began if earlier is None else earlier.began,
         refused=progress.refused,
+        item_of=NO_TASK if progress.parent is None else progress.parent.task.id,
         message=goal if state.requested.sender else "",
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.policy import Seconds
@@ -45,6 +45,8 @@ class Agent(Struct, frozen=True, forbid_unknown_fields=True):
     """A hash of persona, tools and model: a result is used again only while it is the same."""
     fallback_models: tuple[str, ...] = ()
     """The handles of the models that take over when its own fails."""
+    queue: str | UnsetType = UNSET
+    """The queue whose processes make its attempts, where an engine carries runs; left out: whatever drives the run."""
 
 
 class Match(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -14,7 +14,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.breaker import Breaker
 from chargehand.engine.budget import NOTHING, Amount, CapReached, Ledger
 from chargehand.engine.facts import AnswerAudit, Tracing
-from chargehand.engine.failure import Gap, OpenStep
+from chargehand.engine.failure import STARTS_RUN, Gap, OpenStep
 from chargehand.engine.plan import NO_TASK, Combine, LoopState, Need, Task, TaskId
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import Agent, Match, fits
@@ -129,6 +129,11 @@ class Progress(Struct):
         """Whether an effect was begun and its outcome is not known."""
         return bool(self.steps) and any(step.effect == "effect" and step.result is None for step in self.steps.values())
 
+    def waits_for_run(self) -> bool:
+        """Whether all that it is doing is to wait for a run of its own, which has attempts of its own."""
+        running = [step for step in (self.steps or {}).values() if step.result is None]
+        return bool(running) and all(step.kind in STARTS_RUN for step in running)
+
     def running_steps(self) -> tuple[OpenStep, ...]:
         """The steps that were begun and have not ended."""
         steps = (self.steps or {}).values()
@@ -206,6 +211,7 @@ class RunState(Struct, gc=False):
     paused: bool = False
     released_at: Instant | None = None  # when the process that drove it stopped in an orderly way
     cancel: ev.CancelRequested | None = None
+    commands: set[str] = set()  # those that were carried out
     time_up: bool = False
     budget_hit: bool = False  # the budget was too small for something
     cap_reached: CapReached | None = None  # the cap that was too small last, where it is known

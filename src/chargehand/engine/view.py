@@ -22,8 +22,14 @@ def material(state: RunState) -> tuple[Input, ...]:
     materials: list[Input] = []
     for item in state.requested.inputs:
         value = None if bytes(item.value) == b"null" else item.value
-        materials.append(Input(item.name, value, item.gaps))
+        materials.append(Input(item.name, value, item.gaps, item.tracing))
     return tuple(materials)
+
+
+def callers_tools(state: RunState) -> bool:
+    """Whether the caller has tools that the answer may call: it may do so before any task is done."""
+    wanted = state.requested.answer_format
+    return wanted is not None and bool(wanted.tools)
 
 
 def work_until(state: RunState) -> Instant:
@@ -40,9 +46,15 @@ def answer_until(state: RunState) -> Instant:
 
 
 def time_cap(state: RunState) -> CapReached:
-    """The time of the run as a cap that was reached: when no more tasks were begun. Waiting does not count."""
-    limit = max(0.0, state.requested.deadline - state.waited - state.began)
-    reserved = state.requested.deadline - work_until(state)
+    """The time of the run as a cap that was reached: when no more tasks were begun. Waiting does not count.
+
+    It is named as it was set. A run inside another has what its step has left, if that is less.
+    """
+    requested = state.requested
+    limit = requested.budget.seconds
+    if limit is None or requested.parent is not None:
+        limit = max(0.0, requested.deadline - state.waited - state.began)
+    reserved = requested.deadline - work_until(state)
     return CapReached("time", limit, limit - reserved, kept=reserved)
 
 

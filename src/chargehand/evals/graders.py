@@ -21,7 +21,7 @@ from chargehand.agents.checks.run import (
     read_verdict,
 )
 from chargehand.agents.inputs import own_words, result_text
-from chargehand.config.tools import named_object
+from chargehand.config.python_objects import named_object
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import CaseNumber, Expect, as_tuple

@@ -50,9 +50,13 @@ class ReportSummary(Struct, frozen=True):
     """Why the file cannot be read."""
 
 
-def reports_folder(team: Found) -> Path:
-    """Where the reports of a team are: beside its file; those of a team of this package in the current folder."""
-    return _FOLDER if team.file.absolute().is_relative_to(TEMPLATES) else team.file.parent / _FOLDER
+def reports_folder(team: Found | None) -> Path:
+    """Where the reports of a team are: beside its file; in the current folder for a team of this package, or without a
+    file.
+    """  # noqa: D205 - one sentence
+    if team is None or team.file.absolute().is_relative_to(TEMPLATES):
+        return _FOLDER
+    return team.file.parent / _FOLDER
 
 
 def encode_report(report: EvalReport) -> str:

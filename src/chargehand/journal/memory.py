@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from chargehand.engine.events import Entry, RunEnded
+from chargehand.engine.events import Entry, RunEnded, RunRequested
 from chargehand.engine.policy import Instant
 from chargehand.errors import RunUnknown
 from chargehand.journal.codec import prove
@@ -22,6 +22,7 @@ from chargehand.journal.protocol import (
     RunRow,
     SqliteRouteExamples,
     check_claim,
+    check_first_entries,
     check_name,
     check_numbers,
     differs,
@@ -62,12 +63,35 @@ class MemoryJournal:
         return None
 
     @property
+    def commands(self) -> None:
+        return None
+
+    @property
+    def jobs(self) -> None:
+        return None
+
+    @property
+    def words(self) -> None:
+        return None
+
+    @property
     def trouble(self) -> str:
         return ""
 
     @property
     def append_now(self) -> AppendNow | None:
         return self._append if self.instant else None
+
+    async def create(self, run: str, entries: Sequence[Entry]) -> None:
+        check_first_entries(run, entries)
+        prove(entries)
+        stream = self._streams.get(run) or _Stream(self._count + 1)
+        if stream.entries[: len(entries)] == list(entries):
+            return
+        check_claim(run, seq=len(stream.entries), process=os.getpid() if stream.held else 0, new=True, steal=False)
+        self._streams[run] = stream
+        self._count = max(self._count, stream.number)
+        stream.entries += entries
 
     async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         check_name(run)
@@ -118,9 +142,10 @@ class MemoryJournal:
 
     def _forget_old(self, ended: str, max_ended_runs: int) -> None:
         """Drop the runs that ended first, each with the runs inside it."""
-        root, _, inside = ended.partition("/")
-        if inside and root in self._streams:
-            self._nested.setdefault(root, []).append(ended)
+        request = self._streams[ended].entries[0].event
+        parent = request.parent if isinstance(request, RunRequested) else None
+        if parent is not None and parent.root in self._streams:
+            self._nested.setdefault(parent.root, []).append(ended)
             return
         self._ended.append(ended)
         while len(self._ended) > max_ended_runs:

@@ -5,17 +5,20 @@ Large bodies are in their rows. `postgres_writer` has appends, claims' owners an
 
 import asyncio
 import secrets
-import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from chargehand.engine.events import Entry, RunEnded
+from chargehand.engine.events import Entry, RunEnded, RunRequested
 from chargehand.engine.policy import Instant
 from chargehand.errors import Corrupt, Fenced, Refused, RunUnknown, StoreError
 from chargehand.journal.codec import encode
+from chargehand.journal.postgres_commands import PostgresCommands
+from chargehand.journal.postgres_jobs import PostgresJobs
+from chargehand.journal.postgres_listener import PostgresListener
 from chargehand.journal.postgres_notices import PostgresNotices
 from chargehand.journal.postgres_route_examples import EXAMPLE_TEAMS, PostgresRouteExamples
+from chargehand.journal.postgres_words import PostgresWords
 from chargehand.journal.postgres_writer import LIVING, PostgresWriter
 from chargehand.journal.protocol import (
     BackedUp,
@@ -25,6 +28,7 @@ from chargehand.journal.protocol import (
     RouteExamples,
     RunRow,
     check_claim,
+    check_first_entries,
     check_name,
     check_numbers,
     damaged,
@@ -45,6 +49,17 @@ _BATCH = 100
 _BEGIN = """
     INSERT INTO runs (run, epoch, seq, holder, owner) VALUES ($1, 1, 0, $2, $3) ON CONFLICT DO NOTHING RETURNING number
 """
+_CREATE = """
+    WITH created AS (
+        INSERT INTO runs (run, epoch, seq, queue) VALUES ($1, 0, $2, $3) ON CONFLICT DO NOTHING RETURNING number
+    ), written AS (
+        INSERT INTO entries (run, seq, at, epoch, type, version, body, crc)
+        SELECT created.number, entry.* FROM created, unnest(
+            $4::bigint[], $5::float8[], $6::bigint[], $7::text[], $8::int[], $9::bytea[], $10::bigint[]
+        ) AS entry
+    )
+    SELECT number FROM created
+"""
 _CLAIM_STATUS = f"""
     SELECT runs.number, runs.epoch, runs.seq, runs.holder, owners.pid, owners.host FROM runs
     LEFT JOIN owners ON owners.number = runs.owner AND owners.number IN ({LIVING})
@@ -56,6 +71,11 @@ _FIND = "SELECT number, seq FROM runs WHERE tenant = current_tenant() AND run = 
 _ENTRIES_AFTER = """
     SELECT seq, at, epoch, type, version, body, '', crc FROM entries WHERE run = $1 AND seq > $2 AND seq <= $3
     ORDER BY seq
+"""
+_FIRST_ENTRIES = """
+    SELECT entries.seq, at, entries.epoch, type, version, body, '', crc FROM entries
+    JOIN runs ON runs.number = entries.run
+    WHERE runs.tenant = current_tenant() AND runs.run = $1 AND entries.seq <= $2 ORDER BY entries.seq
 """
 _ROWS = f"""
     SELECT runs.number, runs.run, runs.epoch, runs.seq, coalesce(runs.owner IN ({LIVING}), false),
@@ -93,7 +113,11 @@ class PostgresJournal:
     def __init__(self, database: PostgresDatabase, writer: PostgresWriter | None) -> None:
         self._database = database
         self._writer = writer
-        self.notices = PostgresNotices(database, lambda process: writer is not None and process == writer.process)
+        self._listener = PostgresListener(database)
+        self.notices = PostgresNotices(self._listener, lambda process: writer is not None and process == writer.process)
+        self.commands = PostgresCommands(database, self._listener)
+        self.jobs = PostgresJobs(database)
+        self.words = PostgresWords(database, self._listener)
         self._unanswered: dict[str, str] = {}
         self._closed = False
 
@@ -113,6 +137,24 @@ class PostgresJournal:
         return cls(await open_database(url, create=False), None)
 
     # --- writing
+
+    async def create(self, run: str, entries: Sequence[Entry]) -> None:
+        check_first_entries(run, entries)
+        self._need_writer()
+        unheld = Lease(run=run, epoch=0, seq=0)
+        rows = [stored_entry(unheld, entry, encode(entry.event)) for entry in entries]
+        seq, at, epoch, kind, version, body, _, crc = zip(*rows, strict=True)
+        first = entries[0].event
+        queue = first.queue if isinstance(first, RunRequested) else ""
+        columns = (seq, at, epoch, kind, version, body, crc)
+        if await self._database.fetch(_CREATE, run, len(rows), queue, *columns):
+            return
+        stored = await self._database.fetch(_FIRST_ENTRIES, run, len(rows))
+        if [tuple(row) for row in stored] == rows:  # created before, and only the reply was lost
+            return
+        lease = await self.claim(run, new=True)  # only a claim that wrote nothing may be in the way
+        await self.append(lease, entries)
+        await self.release(lease)
 
     async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         check_name(run)
@@ -241,7 +283,7 @@ class PostgresJournal:
         """Write what has queued up, then release what is held."""
         if not self._closed:
             self._closed = True
-            await client_thread().run(self.notices.close())
+            await client_thread().run(self._listener.close())
             if self._writer is not None:
                 await client_thread().run(self._writer.stop())
 
@@ -267,8 +309,7 @@ async def _claim_existing(
         raise RunUnknown(run)
     number, epoch, seq, present, pid, host = row
     if present != holder:  # equal: this claim was committed before, and only its reply was lost
-        elsewhere = "" if host == socket.gethostname() else host or ""
-        check_claim(run, seq=seq, process=pid or 0, new=new, steal=steal, host=elsewhere)
+        check_claim(run, seq=seq, process=pid or 0, new=new, steal=steal, host=host or "")
         claimed = await connection.fetchrow(_CLAIM, number, holder, owner)
         assert claimed is not None, "its row is locked"
         epoch, seq = claimed

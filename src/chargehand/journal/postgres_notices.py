@@ -1,126 +1,62 @@
-"""Notifies followers of a run about entries that other processes write: one notice a commit, and a regular query.
+"""Notifies followers of a run about entries that other processes write: one notice a commit, and a regular query."""
 
-A notice may be lost with the connection. So the last entries of the runs that are followed are also asked for, when the
-connection is made and then every five seconds.
-"""
-
-import asyncio
-import logging
-import threading
-from collections.abc import Callable, Iterable
-from functools import partial
-
-from msgspec import Struct
+from collections.abc import Callable, Sequence
 
 from chargehand.engine.policy import Seconds
+from chargehand.journal.postgres_listener import Followers, PostgresListener
 from chargehand.journal.postgres_writer import CHANNEL, run_digest
-from chargehand.postgres.client_thread import client_thread
-from chargehand.postgres.database import PostgresDatabase
-from chargehand.postgres.driver import Connection, driver_errors, explain
+from chargehand.postgres.driver import Connection
 
-logger = logging.getLogger(__name__)
-_QUERY_INTERVAL: Seconds = 5.0
-_LONGEST_PAUSE: Seconds = 5.0
+_ALL = "*"
+"""The key of more runs than a notification can name."""
 _SEQS = "SELECT run, seq FROM runs WHERE tenant = current_tenant() AND run = ANY ($1::text[])"
 
 
-class _Follower(Struct, frozen=True, eq=False):
-    """A callback for entries of a run, and the event loop it is called in."""
-
-    run: str
-    on_entries: Callable[[], None]
-    loop: asyncio.AbstractEventLoop
-
-
 class PostgresNotices:
-    """One for each opened journal. It listens from the first subscription to the end of the journal.
+    """One for each opened journal.
 
     `is_own` says of a process of the server whether it writes for this journal, whose entries are known here.
     """
 
-    def __init__(self, database: PostgresDatabase, is_own: Callable[[int], bool]) -> None:
-        self._database = database
+    def __init__(self, listener: PostgresListener, is_own: Callable[[int], bool]) -> None:
+        self._listener = listener
         self._is_own = is_own
-        self._lock = threading.Lock()
-        self._followers: dict[str, set[_Follower]] = {}
+        self._followers = Followers()
+        self._followers_of_all = Followers()
         self._seqs: dict[str, int] = {}
-        self._is_listening = False
-        self._closed = asyncio.Event()
+        self.name = CHANNEL
+        listener.add(self)
 
     def subscribe(self, run: str, on_entries: Callable[[], None]) -> Callable[[], None]:
         """Have `on_entries` called in this event loop when a run may have been written; the result ends it."""
-        follower = _Follower(run, on_entries, asyncio.get_running_loop())
-        with self._lock:
-            self._followers.setdefault(run_digest(run), set()).add(follower)
-            begins = not self._is_listening
-            self._is_listening = True
-        if begins:
-            client_thread().spawn(self._listen())
-        return partial(self._forget, follower)
+        unsubscribe = self._followers.add(run_digest(run), run, on_entries)
+        self._listener.start()
+        return unsubscribe
 
-    def _forget(self, follower: _Follower) -> None:
-        digest = run_digest(follower.run)
-        with self._lock:
-            followers = self._followers.get(digest, set())
-            followers.discard(follower)
-            if not followers:
-                self._followers.pop(digest, None)
-                self._seqs.pop(follower.run, None)
+    def subscribe_all(self, on_entries: Callable[[], None]) -> Callable[[], None]:
+        unsubscribe = self._followers_of_all.add(_ALL, "every run", on_entries)
+        self._listener.start()
+        return unsubscribe
+
+    @property
+    def lag(self) -> Seconds:
+        return self._listener.lag
 
     @property
     def runs(self) -> set[str]:
         """The runs that are followed."""
-        with self._lock:
-            return {follower.run for followers in self._followers.values() for follower in followers}
+        return self._followers.topics
 
-    async def close(self) -> None:
-        """In the thread of all connections."""
-        self._closed.set()
-
-    async def _listen(self) -> None:
-        pause = 0.1
-        while not self._closed.is_set():
-            connection: Connection | None = None
-            try:
-                connection = await self._database.connect()
-                await connection.add_listener(CHANNEL, self._on_notice)
-                pause = 0.1
-                while not self._closed.is_set():
-                    await self._query_seqs(connection)
-                    await self._pause(_QUERY_INTERVAL)
-            except driver_errors() as error:
-                logger.info("notices of other processes are interrupted: %s", explain(error, self._database.url))
-            finally:
-                if connection is not None:
-                    connection.terminate()
-            await self._pause(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-
-    async def _pause(self, seconds: Seconds) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._closed.wait()
-        except TimeoutError:
-            return
-
-    async def _query_seqs(self, connection: Connection) -> None:
+    async def query(self, connection: Connection) -> None:
         """Notify the followers of runs that were written since the last query."""
-        runs = list(self.runs)
-        for run, seq in await connection.fetch(_SEQS, runs) if runs else ():
-            if self._seqs.get(run) != seq:
-                self._seqs[run] = seq
-                self._notify([run_digest(run)])
+        self._followers_of_all.notify([_ALL])
+        runs = self.runs
+        before = self._seqs
+        rows = await connection.fetch(_SEQS, list(runs)) if runs else []
+        self._seqs = {run: seq for run, seq in rows}  # noqa: C416 - rows are sequences, not tuples
+        self._followers.notify(run_digest(run) for run, seq in self._seqs.items() if before.get(run) != seq)
 
-    def _on_notice(self, _connection: Connection, process: int, _channel: str, payload: str) -> None:
-        tenant, *digests = payload.split(" ")
-        if tenant == str(self._database.tenant) and not self._is_own(process):
-            self._notify(digests if digests != ["*"] else list(self._followers))
-
-    def _notify(self, digests: Iterable[str]) -> None:
-        with self._lock:
-            followers = [follower for digest in digests for follower in self._followers.get(digest, ())]
-        for follower in followers:
-            try:
-                follower.loop.call_soon_threadsafe(follower.on_entries)
-            except RuntimeError:
-                logger.debug("the event loop of a follower of %s is closed", follower.run)
+    def on_notice(self, keys: Sequence[str], process: int) -> None:
+        if not self._is_own(process):
+            self._followers_of_all.notify([_ALL])
+            self._followers.notify(keys if list(keys) != [_ALL] else self._followers.keys)

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import socket
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from chargehand.engine.events import Entry, RunEnded, RunRequested
-from chargehand.engine.policy import Instant
+from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import Corrupt, Fenced, Invalid, Refused, RunBusy, RunUnknown
+from chargehand.journal.commands import Commands
+from chargehand.journal.words import Words
 
 if TYPE_CHECKING:
     import sqlite3  # loaded by whatever opened the database
@@ -188,6 +191,54 @@ class Notices(Protocol):
         """Have `on_entries` called in this event loop when a run may have been written; the result ends it."""
         ...
 
+    def subscribe_all(self, on_entries: Callable[[], None]) -> Callable[[], None]:
+        """The same for whichever run of the journal."""
+        ...
+
+    @property
+    def lag(self) -> Seconds:
+        """For how long nothing was heard of the store; above ten seconds, notices may be late."""
+        ...
+
+
+class UndrivenRun(Struct, frozen=True):
+    """An open run that no process drives, though it needs no person."""
+
+    run: str
+    queue: str
+    job: str | None
+    """The job it is in; None: in none yet."""
+
+
+class Jobs(Protocol):
+    """Which job of an engine each run is in. A run is in one job at most, until it has ended or needs a person."""
+
+    async def assign(
+        self, runs: Sequence[str], job: str, *, queue: str, instead_of: str | None = None
+    ) -> dict[str, str]:
+        """Put the runs that are in no job, or in another one, into this one; the job of each, without ended runs."""
+        ...
+
+    async def open_runs(self, job: str) -> list[str]:
+        """The runs of a job that have not ended."""
+        ...
+
+    async def park(self, run: str, job: str) -> None:
+        """Take a run that needs a person out of its job; the next `assign` finds it."""
+        ...
+
+    async def settled(self, runs: Sequence[str]) -> set[str]:
+        """Those of the runs that have ended or need a person."""
+        ...
+
+    async def undriven(self, *, limit: int) -> list[UndrivenRun]:
+        """Runs that no living process holds, and that are not parked; the oldest first."""
+        ...
+
+    async def count_open(self, *, most: int) -> int:
+        """How many runs wait for a process or are driven, nested ones too; counted up to `most`."""
+        ...
+
 
 class Journal(Protocol):
     """The append-only truth about runs. One append of a lease at a time; many leases at once."""
@@ -203,8 +254,31 @@ class Journal(Protocol):
         ...
 
     @property
+    def commands(self) -> Commands | None:
+        """What processes ask of runs that others drive; None if only the process that drives a run can be asked."""
+        ...
+
+    @property
+    def jobs(self) -> Jobs | None:
+        """The jobs of its runs; None if no engine may drive them."""
+        ...
+
+    @property
+    def words(self) -> Words | None:
+        """What models write in runs that other processes drive; None if no process hears another."""
+        ...
+
+    @property
     def trouble(self) -> str:
         """Why nothing can be written at the moment; empty when all is well."""
+        ...
+
+    async def create(self, run: str, entries: Sequence[Entry]) -> None:
+        """Write the first entries of a new run that no process holds: the first claim of it has epoch 1.
+
+        All of it durable on return, or none of it written. Refused if the run exists, unless with these very entries:
+        it may be repeated.
+        """
         ...
 
     async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
@@ -285,8 +359,23 @@ class JournalProxy:
         return self._journal.notices
 
     @property
+    def commands(self) -> Commands | None:
+        return self._journal.commands
+
+    @property
+    def jobs(self) -> Jobs | None:
+        return self._journal.jobs
+
+    @property
+    def words(self) -> Words | None:
+        return self._journal.words
+
+    @property
     def trouble(self) -> str:
         return self._journal.trouble
+
+    async def create(self, run: str, entries: Sequence[Entry]) -> None:
+        await self._journal.create(run, entries)
 
     async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         return await self._journal.claim(run, new=new, steal=steal)
@@ -394,18 +483,25 @@ def check_name(run: str) -> None:
 def check_claim(run: str, *, seq: int, process: int, new: bool, steal: bool, host: str = "") -> None:
     """Raise what a claim deserves that does not fit.
 
-    `seq` is 0 for a run without entries, `process` is the one that holds the run, 0 for none; `host` is another than
-    this one, if it runs there.
+    `seq` is 0 for a run without entries, `process` is the one that holds the run, 0 for none; `host` is where it runs,
+    in a store of several hosts.
     """
     if new and seq:
         raise Refused(f"run {run!r} exists already, with {seq} entries; choose another name or resume it")
     if not new and not seq:
         raise RunUnknown(run)
     if process and not steal:
-        holder = "this process" if process == os.getpid() and not host else f"process {process}"
-        if host:
-            holder = f"{holder} on {host}"
+        is_here = process == os.getpid() and host in ("", socket.gethostname())
+        holder = "this process" if is_here else f"process {process}{host and f' on {host}'}"
         raise RunBusy(f"run {run!r} is being driven by {holder}; wait until it ends there, or stop it there")
+
+
+def check_first_entries(run: str, entries: Sequence[Entry]) -> None:
+    """Raise Invalid for entries that no run begins with."""
+    check_name(run)
+    if not entries or entries[0].seq != 1:
+        raise Invalid(f"run {run!r} would begin without its first entry; number entries from 1")
+    check_numbers(run, entries)
 
 
 def check_numbers(run: str, entries: Sequence[Entry]) -> None:

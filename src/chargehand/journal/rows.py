@@ -140,6 +140,10 @@ _HOLD = """
     INSERT INTO runs (run, epoch, seq, holder, owner) VALUES (?, ?, 0, ?, ?)
     ON CONFLICT (run) DO UPDATE SET epoch = excluded.epoch, holder = excluded.holder, owner = excluded.owner
 """
+_CREATE = """
+    INSERT INTO runs (run, epoch, seq) VALUES (?, 0, ?)
+    ON CONFLICT (run) DO UPDATE SET seq = excluded.seq, holder = NULL, owner = NULL
+"""
 _ADVANCE = "UPDATE runs SET seq = ? WHERE number = ? AND run = ? AND epoch = ? AND seq = ? AND holder IS NOT NULL"
 _INSERT = """
     INSERT INTO entries (run, seq, at, epoch, type, version, body, blob, crc) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -189,6 +193,19 @@ def claim(connection: sqlite3.Connection, run: str, holder: str, owner: Owner, *
         connection.execute(_HOLD, (run, epoch + 1, holder, owner.number))
     number, epoch, seq, _, _ = _stand(connection, run) or _NO_RUN
     return Lease(run=run, epoch=epoch, seq=seq, number=number)
+
+
+def create(connection: sqlite3.Connection, run: str, owner: Owner, entries: Sequence[Row]) -> None:
+    """Write a new run that no process holds. The rows have no number of the run yet."""
+    number, _, seq, _, present_owner = _stand(connection, run) or _NO_RUN
+    stored = connection.execute(_BETWEEN, (number, 1, len(entries))).fetchall()
+    if stored and stored == [(number, *row[1:]) for row in entries]:
+        return
+    process = 0 if present_owner is None else owner.process_holding(connection, present_owner)
+    check_claim(run, seq=seq, process=process, new=True, steal=False)
+    connection.execute(_CREATE, (run, len(entries)))
+    (number,) = connection.execute("SELECT number FROM runs WHERE run = ?", (run,)).fetchone()
+    connection.executemany(_INSERT, [(number, *row[1:]) for row in entries])
 
 
 def _stand(connection: sqlite3.Connection, run: str) -> Stand | None:

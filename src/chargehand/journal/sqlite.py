@@ -30,6 +30,7 @@ from chargehand.journal.protocol import (
     Readable,
     RunRow,
     SqliteRouteExamples,
+    check_first_entries,
     check_name,
     check_numbers,
     list_example_teams,
@@ -138,6 +139,12 @@ class SqliteJournal:
     """Every append waits for a commit."""
     notices = None
     """A file sends no notices."""
+    commands = None
+    """Nor does it carry commands from one process to another."""
+    words = None
+    """Nor what models write."""
+    jobs = None
+    """A file is on one host."""
 
     def __init__(self, use: _RunUse, file: _OpenFile) -> None:
         self._use = use
@@ -178,6 +185,12 @@ class SqliteJournal:
             return cls(*_USES.acquire(key, partial(open_file, place)))
 
         return await open_in_thread(take, SqliteJournal._close)
+
+    async def create(self, run: str, entries: Sequence[Entry]) -> None:
+        check_first_entries(run, entries)
+        self._check_open()
+        written = await self._rows(Lease(run=run, epoch=0, seq=0), entries)
+        await self._database.write(lambda db: rows.create(db, run, self._owner, written))
 
     async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         check_name(run)

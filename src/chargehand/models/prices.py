@@ -1,14 +1,13 @@
 """What a call costs, from a kept table of prices. The table is read once per model, off the event loop.
 
-A price that is not known is None, never a guess. Models on this machine cost nothing.
+A price that is not known is None, never a guess. Where a model is called does not make it free: a gateway on this
+machine forwards calls to a provider that bills them.
 """
 
 import asyncio
 from decimal import Decimal
-from ipaddress import ip_address
 from math import ceil
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from msgspec import Struct, structs
 
@@ -71,21 +70,11 @@ class PricedModel:
         return await self._model.reply(request, hear)
 
 
-def is_local(url: str) -> bool:
-    """Whether a base URL is this machine."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class PriceTag:
     """The price of one model, looked up when it is first needed; or one that is known (`fixed`).
 
-    `otherwise` is the price of a model that is not in the table.
+    It is that of the provider at `base_url`, where the table knows one there, and else that of `provider`. `otherwise`
+    is the price of a model that is not in the table.
     """
 
     def __init__(
@@ -112,9 +101,8 @@ class PriceTag:
             self._is_known = True
 
     def find(self) -> Price | None:
-        if self._base_url and is_local(self._base_url):
-            return self._otherwise or FREE
-        return find_price(self._provider, self._name, self._base_url) or self._otherwise
+        price = find_price("", self._name, self._base_url) if self._base_url else None
+        return price or find_price(self._provider, self._name) or self._otherwise
 
 
 def find_price(provider: str, name: str, base_url: str = "") -> Price | None:

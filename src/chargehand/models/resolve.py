@@ -251,7 +251,7 @@ class Finder:
         """What stands around a model behind a URL: the limits of its credential, its breaker and its price."""
         place = reach.place
         tag = PriceTag(
-            provider=reach.provider if reach.url == place.url else "",
+            provider=reach.provider or place.protocol,
             name=reach.name,
             base_url=reach.url,
             fixed=options.get("price") or (FREE if place.free and self._price is None else None),

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import Raw, structs
@@ -41,6 +42,17 @@ if TYPE_CHECKING:
     from chargehand.runtime.load import WorkerLoad
 
 
+class WorkPlace(NamedTuple):
+    """A piece of work, and the run it is done for."""
+
+    run: str
+    work: Work
+
+
+CURRENT_WORK: ContextVar[WorkPlace | None] = ContextVar("chargehand_work", default=None)
+"""What the code that runs now works on, for what is logged meanwhile. Each piece of work has an asyncio task."""
+
+
 class RunnerPort(Protocol):
     """What a piece of work needs of the runner."""
 
@@ -61,14 +73,19 @@ class RunPort(Protocol):
     run: str
     executor: Executor
     state: RunState
-    heard: bool
+    draining: bool
     runner: RunnerPort
+
+    @property
+    def heard(self) -> bool: ...
 
     def tell(self, report: ev.Event) -> None: ...
 
     async def ask(self, report: ev.Event) -> None: ...
 
     def put(self, report: ev.StepStarted) -> None: ...
+
+    async def may_begin_step(self) -> None: ...
 
     def note(self, event: ev.Noted | ev.PromptSent | ev.ModelCalled) -> None: ...
 
@@ -83,9 +100,12 @@ class RunPort(Protocol):
 
 async def perform(line: RunPort, work: Work, brief: Brief) -> None:
     """Do the work; always report, unless it was cancelled because it is not owed any more."""
-    context = _StepContext(line, work, brief)
     executor = line.executor
     try:
+        if work.kind == "attempt" and work.number > 1:
+            brief = await line.runner.nested.with_effects(line.run, line.state, brief)
+        context = _StepContext(line, work, brief)
+        CURRENT_WORK.set(WorkPlace(line.run, work))
         match work.kind:
             case "attempt":
                 report = _attempted(work, await executor.attempt(brief, context))
@@ -184,6 +204,7 @@ def _answered(work: Work, done: Done) -> ev.Event:
         tracing=done.tracing,
         cut=done.cut,
         audit=done.audit,
+        calls=done.calls,
     )
 
 
@@ -252,6 +273,8 @@ class _StepContext:
             call=tool_call,
         )
         is_paid = reserve != NOTHING
+        if self._line.draining:
+            await self._line.may_begin_step()
         if effect == "read" and not is_paid:  # neither acts nor costs: it need not be on disk first
             self._line.put(started)
         else:
@@ -431,9 +454,13 @@ class _StepContext:
     @property
     def where(self) -> Where:
         requested = self._line.state.requested
-        return Where(
-            run=self._line.run, task=self._work.task, mark=f"{requested.seed:x}", planned=requested.plan is None
-        )
+        run = self._line.run
+        attempt = self._work.number if self._work.kind == "attempt" else 0
+        planned = requested.plan is None
+        if requested.earlier is not None and requested.parent is not None:  # it is an attempt of the run around it
+            run = requested.parent.run
+            planned = requested.earlier.planned
+        return Where(run=run, task=self._work.task, mark=f"{requested.seed:x}", planned=planned, attempt=attempt)
 
     @property
     def request(self) -> ev.RunRequested:
@@ -441,7 +468,7 @@ class _StepContext:
 
     async def start_run(self, key: str, nested: NestedRequest) -> NestedRun:
         step = self._starting_step(key)
-        if nested.kind == "team":
+        if nested.kind == "team" or nested.queue:
             self.note(f"{step.progress.worker} does this in run {step.nested_run}")
         return await self._line.runner.nested.start(step, nested)
 

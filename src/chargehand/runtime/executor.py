@@ -3,6 +3,7 @@
 How a model or a tool is called is not known here.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 
@@ -27,13 +28,24 @@ Listener: TypeAlias = Callable[[str, Sequence[ev.Entry]], None]
 """Told the name of a run and the entries of it that were just written."""
 
 
+class HistoryListener(ABC):
+    """A listener that must know a run from its first entry on: of a resumed run it is told what was written before."""
+
+    @abstractmethod
+    def __call__(self, run: str, entries: Sequence[ev.Entry]) -> None: ...
+
+    @abstractmethod
+    def recall(self, run: str, entries: Sequence[ev.Entry]) -> None:
+        """Take all entries that a run has when it is resumed here, before it goes on."""
+
+
 class Done(Struct, frozen=True):
     """A result. `used` left out means: unknown, charge what was reserved. A step that is not `good` had no effect.
 
     `tracing` says what the figures of a result or an answer rest on. `exit_tool` is the tool after which an attempt
     ended, by a rule `exit_loop`; `missing` is what its result leaves out. Of an answer: `sections` are shown below it,
     `chosen` is the task whose result it is, `judged` says that a judge chose it, `cut` why it is not whole,
-    `audit` what was found when it was checked.
+    `audit` what was found when it was checked, `calls` are calls of the caller's tools.
     """
 
     value: object
@@ -47,6 +59,7 @@ class Done(Struct, frozen=True):
     judged: bool = False
     cut: str = ""
     audit: AnswerAudit | None = None
+    calls: tuple[ev.CallerToolCall, ...] = ()
 
 
 class ModelTurn(Protocol):
@@ -124,6 +137,8 @@ class Where(Struct, frozen=True):
     task: str
     mark: str
     planned: bool
+    attempt: int = 0
+    """Which attempt of the task; 0 for what the supervisor does."""
 
 
 class PromptMessage(Protocol):
@@ -162,6 +177,8 @@ class NestedRequest(Struct, frozen=True):
     """A person's answer to the question that the run asked last."""
     may_ask: bool = True
     """Whether a person can be asked; if not, a run that waits for one is cancelled."""
+    queue: str = ""
+    """The queue whose processes drive it, if the runner has a dispatcher; empty: it is driven in this process."""
 
 
 class NestedRun(Struct, frozen=True):
@@ -174,7 +191,7 @@ class NestedRun(Struct, frozen=True):
     entries: Sequence[ev.Entry]
     """All it wrote."""
     had_effects: bool
-    """Whether it, or a run inside it, changed something in the world."""
+    """Whether it, or a run inside it, changed something in the world; of a single worker's attempt it is not asked."""
     used: Amount
     """What the step still has to pay for it."""
 
@@ -375,6 +392,10 @@ class Executor(Protocol):
         """Who hears every entry of its runs and of the runs inside them, whichever runner drives them."""
         return ()
 
+    def team_of(self, worker: str) -> "Executor | None":  # noqa: ARG002 - most executors have no teams
+        """The executor of the team that does the tasks of a worker; None: the worker is no team."""
+        return None
+
     def plan(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Proposal]: ...
 
     def attempt(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]: ...
@@ -382,3 +403,37 @@ class Executor(Protocol):
     def refine(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Refined]: ...
 
     def answer(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]: ...
+
+
+class ExecutorProxy(Executor):
+    """An executor that passes everything on to another: a subclass says only what is different with it."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    @property
+    def members(self) -> TeamMembers | None:
+        return self._executor.members
+
+    @property
+    def load(self) -> "LoadView | None":
+        return self._executor.load
+
+    @property
+    def listeners(self) -> Sequence[Listener]:
+        return self._executor.listeners
+
+    def team_of(self, worker: str) -> Executor | None:
+        return self._executor.team_of(worker)
+
+    def plan(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Proposal]:
+        return self._executor.plan(brief, context)
+
+    def attempt(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
+        return self._executor.attempt(brief, context)
+
+    def refine(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Refined]:
+        return self._executor.refine(brief, context)
+
+    def answer(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
+        return self._executor.answer(brief, context)

@@ -1,31 +1,42 @@
 """Runs inside runs: a step of an attempt starts a run and waits for it.
 
-Teams that work for others and messages between workers both use this. What such a run is asked, and what is made of its
-outcome, is decided by the executor that starts it.
+Teams that work for others, messages between workers, and workers in other processes use this. What such a run is asked,
+and what is made of its outcome, is decided by the executor that starts it. It is driven in this process, or by the
+processes of its queue.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol, cast
+from functools import partial
+from typing import Protocol, TypeVar, cast
 
-from msgspec import Struct, structs
+from msgspec import Raw, Struct, structs
 
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget, usd_of
-from chargehand.engine.failure import Failure, Question
+from chargehand.engine.failure import EFFECT_IN_DOUBT, STARTS_RUN, Failure, Question
 from chargehand.engine.fold import replay
-from chargehand.engine.plan import TaskId, digest
-from chargehand.engine.policy import Instant, Seconds
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Plan, Task, TaskId, digest
+from chargehand.engine.policy import Seconds
+from chargehand.engine.roster import Agent, Roster
 from chargehand.engine.state import Progress, RunState, Status, Step, Work
 from chargehand.engine.value import encode_value
-from chargehand.errors import ChargehandError, Refused, RunUnknown
+from chargehand.errors import ChargehandError, Refused, RunUnknown, StoreUnavailable
 from chargehand.journal.protocol import Journal
+from chargehand.runtime.dispatch_port import Dispatcher
 from chargehand.runtime.executor import Executor, NestedRequest, NestedRun, RunBounds, WorkFailed
 from chargehand.runtime.trace import TaskTrace, trace
 
-_KEPT = 10.0  # seconds of its own time that an attempt keeps for what it makes of the outcome, but at most a fifth
+# seconds of its own time that an attempt keeps for what it makes of the outcome, but at most a fifth
+_KEPT: dict[ev.NestedKind, Seconds] = {"team": 10.0, "message": 10.0, "worker": 1.0}
 _PATIENCE = 5.0  # seconds that a run has to write down that it was cancelled
+_FIRST_PAUSE = 0.25
+_LONGEST_PAUSE = 5.0
+_Outcome = TypeVar("_Outcome")
+logger = logging.getLogger(__name__)
 
 
 class NestingRunner(Protocol):
@@ -35,7 +46,16 @@ class NestingRunner(Protocol):
     def journal(self) -> Journal: ...
 
     @property
+    def dispatcher(self) -> Dispatcher | None:
+        """Has runs with a queue driven by other processes; None: all are driven in this one."""
+        ...
+
+    @property
     def under_way(self) -> Mapping[str, RunState]: ...
+
+    async def create(self, run: str, request: ev.RunRequested, *, also: Sequence[ev.Event] = ()) -> None:
+        """Write a new run that is driven by no process yet."""
+        ...
 
     async def start(
         self, run: str, request: ev.RunRequested, *, also: Sequence[ev.Event] = (), quiet: bool = False
@@ -46,7 +66,7 @@ class NestingRunner(Protocol):
     async def ask(self, run: str, report: ev.Event) -> None: ...
 
     def nested_runner(self, executor: Executor) -> "NestingRunner":
-        """A runner for runs of another executor on the same journal and by the same clocks."""
+        """The runner for runs of another executor on the same journal and by the same clocks."""
         ...
 
 
@@ -74,14 +94,9 @@ class StartingStep(Struct, frozen=True):
             run=self.run, task=self.task, attempt=self.attempt, step=self.number, request=self.record.request
         )
 
-    @property
-    def kept(self) -> Seconds:
+    def kept(self, kind: ev.NestedKind) -> Seconds:
         """The time that its attempt keeps for itself."""
-        return min(_KEPT, max(0.0, self.progress.timer - self.state.at) / 5)
-
-    @property
-    def deadline(self) -> Instant:
-        return self.progress.timer - self.kept
+        return min(_KEPT[kind], max(0.0, self.progress.timer - self.state.at) / 5)
 
     @property
     def is_owed(self) -> bool:
@@ -91,7 +106,7 @@ class StartingStep(Struct, frozen=True):
     def parent(self, kind: ev.NestedKind) -> ev.Parent:
         outer = self.state.requested.parent
         worker = self.progress.worker
-        waiting = (*(outer.waiting if outer else ()), worker) if kind == "message" else ()
+        waiting = outer.waiting if outer and kind != "team" else ()
         return ev.Parent(
             run=self.run,
             root=self.run if outer is None else outer.root,
@@ -99,9 +114,9 @@ class StartingStep(Struct, frozen=True):
             attempt=self.attempt,
             step=self.number,
             worker=worker,
-            nesting=nesting_of(self.state.requested) + 1,
+            nesting=nesting_of(self.state.requested) + (kind != "worker"),
             kind=kind,
-            waiting=waiting,
+            waiting=(*waiting, worker) if kind == "message" else waiting,
         )
 
     def seed(self) -> int:
@@ -113,7 +128,7 @@ def _parent_of(requested: ev.RunRequested) -> ev.Parent | None:
 
 
 def nesting_of(requested: ev.RunRequested) -> int:
-    """How many runs a run is inside of."""
+    """How many runs a run is inside of, without those of single workers."""
     return 0 if requested.parent is None else requested.parent.nesting
 
 
@@ -122,7 +137,6 @@ class NestedRuns:
 
     def __init__(self, runner: NestingRunner) -> None:
         self._runner = runner
-        self._nested_runners: dict[Executor, NestingRunner] = {}
 
     @property
     def journal(self) -> Journal:
@@ -130,38 +144,36 @@ class NestedRuns:
 
     async def start(self, step: StartingStep, nested: NestedRequest) -> NestedRun:
         """Start the run of a step, or go on with it, or read it back where it has ended."""
-        earlier = await self._earlier_with_effects(step)
+        earlier = None if nested.kind == "worker" else await self._earlier_with_effects(step)
         if earlier is not None:
             return earlier
-        runner = self._runner_for(nested.executor)
+        driver = self._driver_for(nested)
         paid = await self._paid_before(step)
         request = _bounded_request(step, nested, step.record.reserved + paid)
         run = step.nested_run
 
         async def drive() -> None:
             also = () if nested.offer is None else await nested.offer(self.journal, request)
-            await start_or_resume(runner, run, request, _parent_of, also=also, answer=nested.answer, quiet=True)
+            await driver.drive(run, request, also=also, answer=nested.answer)
 
-        await _drive_while_owed(runner, step, drive)
-        entries = await self.journal.read(run)
+        await _drive_while_owed(driver, step, drive)
+        entries = await _patiently(partial(self.journal.read, run))
         state = replay(entries)
         if state.ended is None and not nested.may_ask:
-            await runner.resume(run, ev.CancelRequested("no person can be asked from inside a message"), quiet=True)
+            await driver.end(run, ev.CancelRequested("no person can be asked from inside a message"))
         return NestedRun(
             run=run,
             state=state,
             entries=entries,
-            had_effects=await had_effects(self.journal, run, entries),
+            had_effects=nested.kind != "worker" and await _patiently(partial(had_effects, self.journal, run, entries)),
             used=state.ledger.spent.beyond(paid),
         )
 
-    def _runner_for(self, executor: Executor | None) -> NestingRunner:
-        if executor is None:
-            return self._runner
-        runner = self._nested_runners.get(executor)
-        if runner is None:
-            runner = self._nested_runners[executor] = self._runner.nested_runner(executor)
-        return runner
+    def _driver_for(self, nested: NestedRequest) -> "NestedDriver":
+        runner = self._runner if nested.executor is None else self._runner.nested_runner(nested.executor)
+        if nested.queue and runner.dispatcher is not None:
+            return _RemoteDriver(runner, runner.dispatcher, nested.queue)
+        return _LocalDriver(runner)
 
     async def share(self, run: str, state: RunState, task: TaskId, estimate: Amount, own: Budget) -> Amount:
         """What the run of a team may use: its estimate, else a fair share of what is left.
@@ -171,7 +183,7 @@ class NestedRuns:
         progress = state.tasks[task]
         if progress.resumes:
             begun = _steps_begun(await self.journal.read(run), task, progress.attempt)
-            if any(started.kind == "subteam" and started.reserve for started in begun):
+            if any(started.kind in STARTS_RUN and started.reserve for started in begun):
                 return NOTHING
         return _fair_share(state, estimate, own)
 
@@ -199,10 +211,67 @@ class NestedRuns:
                 return NestedRun(run=run, state=replay(entries), entries=entries, had_effects=True, used=NOTHING)
         return None
 
+    async def with_effects(self, run: str, state: RunState, brief: Brief) -> Brief:
+        """The brief of an attempt, with the effects that earlier attempts at its task had in other processes.
+
+        WorkFailed where it is not known whether one of them happened.
+        """
+        is_remote = any(agent.queue for agent in state.requested.roster.agents)
+        if self._runner.dispatcher is None or not is_remote:
+            return brief
+        effects = dict(brief.effects or {})
+        for event in [entry.event for entry in await self.journal.read(run)]:
+            if not isinstance(event, ev.StepStarted) or event.kind != "worker" or event.task != brief.work.task:
+                continue
+            if event.attempt < brief.work.number and (
+                entries := await _read_if_known(self.journal, event.nested_run(run))
+            ):
+                effects |= _effects_of(replay(entries).tasks[event.task])
+        return structs.replace(brief, effects=effects)
+
+
+def _effects_of(progress: Progress) -> dict[str, Raw]:
+    """What the attempts at a task changed in the world, by request."""
+    if progress.in_doubt():
+        raise WorkFailed(EFFECT_IN_DOUBT, NOTHING)
+    effects = dict(progress.effects or {})
+    for step in (progress.steps or {}).values():
+        if step.effect == "effect" and step.result is not None and step.good:
+            effects[step.request] = step.result
+    return effects
+
 
 def _steps_begun(entries: Sequence[ev.Entry], task: TaskId, attempt: int) -> list[ev.StepStarted]:
     started = [entry.event for entry in entries if isinstance(entry.event, ev.StepStarted)]
     return [event for event in started if event.task == task and event.attempt == attempt]
+
+
+# --- requests
+
+
+def identify_brief(brief: Brief) -> str:
+    """What an attempt asks a run for, as its step records it."""
+    inputs = [f"{source.task} {bytes(source.value or b'').decode()} {source.gaps}" for source in brief.inputs]
+    return digest(brief.instruction, *inputs)
+
+
+def material_of(brief: Brief) -> tuple[ev.Material, ...]:
+    """The inputs of an attempt, for the run that does its work."""
+    return tuple(
+        ev.Material(source.task, source.value or ev.NULL, source.gaps, source.tracing) for source in brief.inputs
+    )
+
+
+def request_tasks(base: ev.RunRequested, agents: Sequence[Agent], tasks: Sequence[Task]) -> ev.RunRequested:
+    """The request of a run of these tasks alone: nothing is planned or approved, and no answer is written."""
+    limits = structs.replace(base.policy.limits, max_tasks=max(base.policy.limits.max_tasks, len(tasks)), replans=0)
+    return structs.replace(
+        base,
+        roster=Roster(tuple(agents)),
+        policy=structs.replace(base.policy, limits=limits, refine=False, approve=False, answer=0.0),
+        plan=Plan(tuple(tasks), "none", base.goal),
+        budget=structs.replace(base.budget, floor=NOTHING),
+    )
 
 
 # --- starting, going on, cancelling
@@ -211,18 +280,21 @@ def _steps_begun(entries: Sequence[ev.Entry], task: TaskId, attempt: int) -> lis
 def _bounded_request(step: StartingStep, nested: NestedRequest, reserved: Amount) -> ev.RunRequested:
     """The request of a nested run, within the time, the money and the depth that its step allows."""
     outer = step.state.requested
-    bounds = RunBounds(at=step.state.at, budget=_budget_within(outer.budget, reserved), deadline=step.deadline)
+    kept = step.kept(nested.kind)
+    deadline = step.progress.timer - kept
+    bounds = RunBounds(at=step.state.at, budget=_budget_within(outer.budget, reserved), deadline=deadline)
     request = nested.request(bounds)
     limits = request.policy.limits
     limits = structs.replace(limits, max_nesting=min(limits.max_nesting, outer.policy.limits.max_nesting))
-    grace = min(request.policy.grace, step.kept / 2)
+    grace = min(request.policy.grace, kept / 2)
     return structs.replace(
         request,
         budget=request.budget.limited(bounds.budget.caps),
         policy=structs.replace(request.policy, limits=limits, grace=grace),
-        deadline=min(request.deadline, step.deadline),
-        seed=step.seed(),
+        deadline=min(request.deadline, deadline),
+        seed=outer.seed if nested.kind == "worker" else step.seed(),
         parent=step.parent(nested.kind),
+        queue=nested.queue or request.queue,
     )
 
 
@@ -238,6 +310,8 @@ def _budget_within(outer: Budget, reserved: Amount) -> Budget:
 def _fair_share(state: RunState, estimate: Amount, own: Budget) -> Amount:
     """What a team may use: its estimate, else as much as every other open task. The cost of the answer is kept back."""
     budget = state.requested.budget
+    if not state.ledger.capped:
+        return NOTHING
     open_tasks = [task for task in state.tasks.values() if not task.settled and task.status is not Status.EXPANDED]
     claims = sum(not _has_share(task) for task in open_tasks) + (not state.closed)
     fair = state.ledger.room(budget.floor.max(state.requested.roster.supervision)) // max(1, claims)
@@ -248,13 +322,13 @@ def _fair_share(state: RunState, estimate: Amount, own: Budget) -> Amount:
 
 
 def _has_share(progress: Progress) -> bool:
-    return any(step.result is None and step.kind == "subteam" for step in (progress.steps or {}).values())
+    return any(step.result is None and step.kind in STARTS_RUN for step in (progress.steps or {}).values())
 
 
-async def _drive_while_owed(runner: NestingRunner, step: StartingStep, start: Callable[[], Awaitable[None]]) -> None:
+async def _drive_while_owed(driver: "NestedDriver", step: StartingStep, start: Callable[[], Awaitable[None]]) -> None:
     """Drive the run of a step to its end, or cancel it once the run around it no longer waits for the step.
 
-    Where this process is told to stop, it stays open, to be resumed.
+    Where this process is told to stop, it stays open, to be resumed; one that other processes drive goes on.
     """
     errors: list[ChargehandError] = []
     nested_run = step.nested_run  # an attempt that a person stops forgets its steps
@@ -271,10 +345,113 @@ async def _drive_while_owed(runner: NestingRunner, step: StartingStep, start: Ca
             await asyncio.wait({job})
         except asyncio.CancelledError:
             if not step.is_owed:
-                await _cancel_run(runner, nested_run, job)
+                await driver.cancel(nested_run, job)
             raise
     if errors:
         raise errors[0]
+
+
+class NestedDriver(Protocol):
+    """Has the run of a step driven until it has ended or waits for a person."""
+
+    async def drive(
+        self, run: str, request: ev.RunRequested, *, also: Sequence[ev.Event], answer: ev.InputAnswered | None
+    ) -> None:
+        """Start a run, or go on with it; one that has ended is left alone.
+
+        `also` is written along with the request of a new run, `answer` is a person's to the question that it asked.
+        """
+        ...
+
+    async def cancel(self, run: str, job: asyncio.Task[None]) -> None:
+        """Cancel a run, and whatever runs inside it, so that it is written down. `job` is its `drive`."""
+        ...
+
+    async def end(self, run: str, cancel: ev.CancelRequested) -> None:
+        """Cancel a run that waits for a person."""
+        ...
+
+
+class _LocalDriver(Struct, frozen=True):
+    """Drives runs in this process."""
+
+    runner: NestingRunner
+
+    async def drive(
+        self, run: str, request: ev.RunRequested, *, also: Sequence[ev.Event], answer: ev.InputAnswered | None
+    ) -> None:
+        await start_or_resume(self.runner, run, request, _parent_of, also=also, answer=answer, quiet=True)
+
+    async def cancel(self, run: str, job: asyncio.Task[None]) -> None:
+        is_begun = True
+        try:
+            await self.runner.ask(run, _NOT_OWED)
+        except Refused:
+            is_begun = run in self.runner.under_way  # then it has ended, and waits for workers that clean up
+        if not is_begun:
+            job.cancel()
+        await asyncio.wait({job}, timeout=_PATIENCE)
+        if not is_begun:
+            with suppress(ChargehandError):
+                await self.end(run, _NOT_OWED)
+
+    async def end(self, run: str, cancel: ev.CancelRequested) -> None:
+        await self.runner.resume(run, cancel, quiet=True)
+
+
+class _RemoteDriver(Struct, frozen=True):
+    """Has runs driven by the processes of a queue."""
+
+    runner: NestingRunner
+    dispatcher: Dispatcher
+    queue: str
+
+    async def drive(
+        self, run: str, request: ev.RunRequested, *, also: Sequence[ev.Event], answer: ev.InputAnswered | None
+    ) -> None:
+        # a store that is away for a moment does not end what goes on elsewhere
+        await _patiently(partial(self._drive, run, request, also, answer))
+
+    async def _drive(
+        self, run: str, request: ev.RunRequested, also: Sequence[ev.Event], answer: ev.InputAnswered | None
+    ) -> None:
+        state: RunState | None = None
+        try:
+            await self.runner.create(run, request, also=also)
+        except Refused:  # it exists already
+            state = await _open_state(self.runner.journal, run, request, _parent_of)
+            if state is None:
+                raise
+        if state is not None and (answers := _open_answers(state, answer)):
+            await self.dispatcher.tell(run, answers[0])
+        elif state is None or state.ended is None:
+            await self.dispatcher.begin(run, queue=self.queue)
+        await self.dispatcher.wait(run)
+
+    async def cancel(self, run: str, job: asyncio.Task[None]) -> None:
+        job.cancel()
+        await asyncio.wait({job}, timeout=_PATIENCE)
+        with suppress(ChargehandError, TimeoutError):  # it was not begun, it has ended, or it will end by its deadline
+            async with asyncio.timeout(_PATIENCE):
+                await self.end(run, _NOT_OWED)
+
+    async def end(self, run: str, cancel: ev.CancelRequested) -> None:
+        await self.dispatcher.tell(run, cancel)
+
+
+async def _patiently(call: Callable[[], Awaitable[_Outcome]]) -> _Outcome:
+    """Make a call that may be repeated until the store answers; the time of the attempt bounds it."""
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            return await call()
+        except StoreUnavailable as error:
+            logger.warning("a nested run is held up: %s", error)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+_NOT_OWED = ev.CancelRequested("the run around it does not wait for it any more")
 
 
 async def start_or_resume(
@@ -292,35 +469,30 @@ async def start_or_resume(
     `identify` says what two requests must have in common. `also` is written along with the request of a new run,
     `answer` is a person's to the question that an old one asked.
     """
-    entries = await _read_if_known(runner.journal, run)
-    if not entries:
+    state = await _open_state(runner.journal, run, request, identify)
+    if state is None:
         await runner.start(run, request, also=also, quiet=quiet)
-        return
+    elif state.ended is None:
+        await runner.resume(run, *_open_answers(state, answer), quiet=quiet)
+
+
+async def _open_state(
+    journal: Journal, run: str, request: ev.RunRequested, identify: Callable[[ev.RunRequested], object]
+) -> RunState | None:
+    """How a run stands; None if there is none. Refused for another run of this name."""
+    entries = await _read_if_known(journal, run)
+    if not entries:
+        return None
     first = entries[0].event
     if not isinstance(first, ev.RunRequested) or identify(first) != identify(request):
         raise Refused(f"run {run!r} exists already and is not this one; choose another name")
-    state = replay(entries)
-    if state.ended is not None:
-        return
-    # else the answer has arrived already, before a crash
+    return replay(entries)
+
+
+def _open_answers(state: RunState, answer: ev.InputAnswered | None) -> tuple[ev.InputAnswered, ...]:
+    """The answer if its question is open; else it has arrived already, before a crash."""
     is_open = answer is not None and state.input is not None and state.input.number == answer.number
-    await runner.resume(run, *((answer,) if answer is not None and is_open else ()), quiet=quiet)
-
-
-async def _cancel_run(runner: NestingRunner, run: str, job: asyncio.Task[None]) -> None:
-    """Cancel a run so that it is written down, and whatever runs inside it is cancelled the same way."""
-    cancel = ev.CancelRequested("the run around it does not wait for it any more")
-    is_begun = True
-    try:
-        await runner.ask(run, cancel)
-    except Refused:
-        is_begun = run in runner.under_way  # then it has ended, and waits for workers that clean up
-    if not is_begun:
-        job.cancel()
-    await asyncio.wait({job}, timeout=_PATIENCE)
-    if not is_begun:
-        with suppress(ChargehandError):
-            await runner.resume(run, cancel, quiet=True)
+    return (answer,) if answer is not None and is_open else ()
 
 
 # --- what a run, and the runs inside it, did
@@ -354,6 +526,25 @@ def _runs_started(run: str, entries: Sequence[ev.Entry]) -> Iterator[str]:
             yield entry.event.nested_run(run)
 
 
+async def requests_around(
+    journal: Journal, request: ev.RunRequested, known: dict[str, ev.RunRequested]
+) -> list[ev.RunRequested]:
+    """The request of a run, after those of the runs it is inside of, the outermost first.
+
+    `known` are requests by run that need not be read; those that are read are added.
+    """
+    requests = [request]
+    while (parent := requests[0].parent) is not None:
+        outer = known.get(parent.run)
+        if outer is None:
+            outer = (await journal.row(parent.run)).request
+            if outer is None:
+                raise Refused(f"run {parent.run!r} cannot be read; `chargehand runs show` says what is wrong with it")
+            known[parent.run] = outer
+        requests.insert(0, outer)
+    return requests
+
+
 async def _read_if_known(journal: Journal, run: str) -> list[ev.Entry]:
     try:
         return await journal.read(run)
@@ -382,11 +573,27 @@ async def runs_waiting_inside(journal: Journal, run: str, state: RunState) -> li
     return list(names)
 
 
+async def cancel_remote_runs(journal: Journal, dispatcher: Dispatcher, run: str) -> None:
+    """Cancel the runs directly inside a run that has ended which other processes still drive.
+
+    An earlier process of the run began them, and crashed.
+    """
+    for name in await journal.inside(run):
+        row = await journal.row(name)
+        parent = None if row.request is None else row.request.parent
+        if row.ended is None and row.request is not None and row.request.queue and parent and parent.run == run:
+            with suppress(ChargehandError):  # it has just ended
+                await dispatcher.tell(name, _NOT_OWED)
+
+
 # --- questions to a person
 
 
-def question_inside(worker: str, nested: NestedRun) -> WorkFailed:
-    """The question that a nested run waits with, as one of the attempt that waits for it."""
+def question_inside(nested: NestedRun, *, workers: tuple[str, ...]) -> WorkFailed:
+    """The question that a nested run waits with, as one of the attempt that waits for it.
+
+    `workers` are those that the attempt adds to the ones who want it.
+    """
     state = nested.state
     request = state.input
     assert request is not None, "it waits for a person"
@@ -405,7 +612,7 @@ def question_inside(worker: str, nested: NestedRun) -> WorkFailed:
         listed = tuple(f"{task.id} ({task.worker or 'any worker'}): {task.instruction}" for task in tasks)
         inner = structs.replace(inner, plan=listed)
         text = "; ".join(listed)
-    question = structs.replace(inner, workers=(worker, *inner.workers), number=request.number)
+    question = structs.replace(inner, workers=(*workers, *inner.workers), number=request.number)
     return WorkFailed(Failure("approval", text, question=question), NOTHING)
 
 

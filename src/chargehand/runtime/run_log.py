@@ -19,12 +19,36 @@ from chargehand.engine.state import RunState
 
 logger = logging.getLogger(__name__)
 
-LOGGED = frozenset((ev.AttemptFailed, ev.SupervisionFailed, ev.Noted, ev.RetryScheduled, ev.TaskFailed, ev.RunResumed))
+LOGGED = frozenset(
+    (
+        ev.AttemptFailed,
+        ev.InputRequested,
+        ev.Noted,
+        ev.RetryScheduled,
+        ev.RunEnded,
+        ev.RunResumed,
+        ev.SupervisionFailed,
+        ev.TaskFailed,
+        ev.TasksAdded,
+    )
+)
 """The events that are worth a line."""
+_DETAILS = frozenset(
+    (ev.AnswerWritten, ev.AttemptStarted, ev.AttemptSucceeded, ev.StepFinished, ev.StepStarted, ev.SupervisionStarted)
+)
+"""Those that are worth one to who looks for a fault."""
+
+
+def logged_events() -> frozenset[type]:
+    """The events to log, by the level that is set now."""
+    return LOGGED | _DETAILS if logger.isEnabledFor(logging.DEBUG) else LOGGED
 
 
 class RunLog:
-    """The lines of one run. What is true of many tasks, a mistake in code or a refusal, is said once."""
+    """The lines of one run. What is true of many tasks, a mistake in code or a refusal, is said once.
+
+    Each record has the run, and the task and the attempt it is about, as attributes of these names.
+    """
 
     __slots__ = ("_run", "_said")
 
@@ -36,41 +60,80 @@ class RunLog:
         """Log an event that was just written; `state` is as it is after it."""
         match event:
             case ev.RunResumed():
-                logger.info("run %s: resumed after entry %d", self._run, state.seq - 1)
+                self._line(logging.INFO, event, f"resumed after entry {state.seq - 1}")
             case ev.RetryScheduled():
                 self._retry(state, event)
             case ev.TaskFailed():
-                logger.info("run %s: task %s failed (%s)", self._run, event.task, event.failure.kind)
+                self._line(logging.INFO, event, f"task {event.task} failed ({event.failure.kind})")
             case ev.Noted(fact=BreakerChanged(state=stands)):
-                level = logging.WARNING if stands == "open" else logging.INFO
-                logger.log(level, "run %s: %s", self._run, event.text)
+                self._line(logging.WARNING if stands == "open" else logging.INFO, event, event.text)
+            case ev.RunEnded() | ev.TasksAdded() | ev.InputRequested():
+                self._line(logging.INFO, event, _progress(state, event))
+            case _ if type(event) in _DETAILS:
+                self._line(logging.DEBUG, event, _detail(event))
             case _:
                 failure = ev.failure_in(event)
                 if failure is not None:
-                    self._failure(failure)
+                    self._failure(event, failure)
+
+    def _line(self, level: int, event: ev.Event, text: str) -> None:
+        if logger.isEnabledFor(level):
+            about = {"run": self._run, "task": getattr(event, "task", ""), "attempt": getattr(event, "attempt", 0)}
+            logger.log(level, "run %s: %s", self._run, text, extra=about)
 
     def _retry(self, state: RunState, event: ev.RetryScheduled) -> None:
         failure = state.tasks[event.task].failure
         kind = "" if failure is None else f" after {failure.kind}: {failure.message[:200]}"
         if event.worker:
-            logger.info("run %s: task %s goes to %s%s", self._run, event.task, event.worker, kind)
+            self._line(logging.INFO, event, f"task {event.task} goes to {event.worker}{kind}")
         else:
             wait = max(0.0, event.after - state.at)
-            logger.info("run %s: task %s is tried again in %.1f s%s", self._run, event.task, wait, kind)
+            self._line(logging.INFO, event, f"task {event.task} is tried again in {wait:.1f} s{kind}")
 
-    def _failure(self, failure: ev.Failure) -> None:
+    def _failure(self, event: ev.Event, failure: ev.Failure) -> None:
         mistake = failure.code_error
         refusal = failure.refusal
         if mistake is not None and self._first(mistake.exception, mistake.place()):
-            logger.error("run %s: a mistake in code: %s\n%s", self._run, mistake.describe(), traceback_text(mistake))
+            text = f"a mistake in code: {mistake.describe()}\n{traceback_text(mistake)}"
+            self._line(logging.ERROR, event, text)
         if refusal is not None and self._first(refusal.model, refusal.cause):
-            logger.warning("run %s: %s", self._run, refusal.headline())
+            self._line(logging.WARNING, event, refusal.headline())
 
     def _first(self, *key: str) -> bool:
         if key in self._said:
             return False
         self._said.add(key)
         return True
+
+
+def _progress(state: RunState, event: ev.RunEnded | ev.TasksAdded | ev.InputRequested) -> str:
+    match event:
+        case ev.RunEnded():
+            spent = state.ledger.spent
+            took = (
+                f"{state.at - state.began:.1f} s, {spent.calls} calls, {spent.tokens} tokens, {spent.usd:.4f} dollars"
+            )
+            return f"ended: {event.ending} ({event.reason}) after {took}"
+        case ev.TasksAdded():
+            return f"{len(event.tasks)} tasks were planned"
+        case ev.InputRequested():
+            return f"waits for a person ({event.what})"
+
+
+def _detail(event: ev.Event) -> str:
+    match event:
+        case ev.AttemptStarted():
+            return f"attempt {event.attempt} of task {event.task} by {event.worker} began"
+        case ev.AttemptSucceeded():
+            return f"attempt {event.attempt} of task {event.task} succeeded"
+        case ev.StepStarted():
+            return f"step {event.step} of task {event.task} began: {event.kind} {event.name} ({event.effect})"
+        case ev.StepFinished():
+            return f"step {event.step} of task {event.task} {'came back' if event.good else 'failed'}"
+        case ev.SupervisionStarted():
+            return f"the supervisor is asked: {event.duty} {event.number}"
+        case _:
+            return "the answer was written"
 
 
 def traceback_text(mistake: CodeError) -> str:

@@ -7,7 +7,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from types import MethodType
 from typing import Literal, TypeAlias
 
 from msgspec import Raw, json
@@ -16,17 +15,17 @@ from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.admit import admit
 from chargehand.engine.decide import decide
-from chargehand.engine.declared import argument_problem, is_async
+from chargehand.engine.failure import STARTS_RUN
 from chargehand.engine.fold import fold
 from chargehand.engine.owed import brief, wake_at
 from chargehand.engine.policy import Instant
 from chargehand.engine.state import RunState, Work
-from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused, StoreUnavailable
+from chargehand.errors import ChargehandError, Fenced, PlanInvalid, Refused, StoreUnavailable
 from chargehand.journal.codec import check
 from chargehand.journal.protocol import Journal, Lease
 from chargehand.runtime.context import RunnerPort, perform
 from chargehand.runtime.executor import Executor, Listener, PromptMessage
-from chargehand.runtime.run_log import LOGGED, RunLog, watch_breaker
+from chargehand.runtime.run_log import RunLog, logged_events, watch_breaker
 
 Clock: TypeAlias = Callable[[], Instant]
 
@@ -64,41 +63,8 @@ _STEPS = frozenset((ev.StepStarted, ev.StepFinished))
 _ENCODER = json.Encoder()
 
 
-def check_listener(listener: object) -> None:
-    """Raise Invalid for what could not be called as a listener."""
-    if not callable(listener):
-        problem = f"{listener!r} is no function"
-    elif is_async(listener):
-        problem = "it is async, and a listener is not awaited"
-    else:
-        problem = argument_problem(listener, "run", ())
-    if problem:
-        raise Invalid(f"this cannot listen: {problem}; write a plain function: def listen(run, entries)")
-
-
-def combine_listeners(listeners: Iterable[Listener]) -> Listener | None:
-    """One listener that calls each of these; what one of them raises is logged and keeps nothing from the others."""
-    members: list[Listener] = []
-    for listener in listeners:
-        # one that was added to a team and to a team inside it hears everything once
-        if not any(_is_same(listener, member) for member in members):
-            members.append(listener)
-    if len(members) < 2:
-        return members[0] if members else None
-
-    def listen(run: str, entries: Sequence[ev.Entry]) -> None:
-        for member in members:
-            try:
-                member(run, entries)
-            except Exception:  # an onlooker's mistake must not end what it looks at
-                logger.exception("a listener of run %s failed", run)
-
-    return listen
-
-
-def _is_same(listener: Listener, other: Listener) -> bool:
-    """Whether two are one and the same. A bound method is made anew each time it is named."""
-    return listener is other or (isinstance(listener, MethodType) and listener == other)
+class _Superseded(Fenced):
+    """Raised in a drive that another one of the same process replaces."""
 
 
 class RunLoop:
@@ -113,6 +79,7 @@ class RunLoop:
         "_lease",
         "_listener",
         "_log",
+        "_logged",
         "_now",
         "_on_text",
         "_over",
@@ -124,10 +91,12 @@ class RunLoop:
         "_waiting",
         "_waits_for_input",
         "_wakeup",
+        "_words",
         "_writing",
+        "draining",
         "executor",
-        "heard",
         "kept",
+        "over",
         "run",
         "runner",
         "state",
@@ -156,13 +125,14 @@ class RunLoop:
         self._clock = clock
         self._listener = listener
         self._on_text = on_text
-        self.heard = on_text is not None
+        self._words = journal.words
         self._now = journal.append_now
         self._trouble: ChargehandError | None = None
         self._awaiting: dict[_Awaited, list[asyncio.Future[None]]] = {}
         self._waits_for_input = False
         self._told: dict[str, int] = {}
         self._log: RunLog | None = None
+        self._logged = logged_events()
         self._inbox: list[tuple[ev.Event, asyncio.Future[None] | None]] = []
         self.kept = kept
         """Everything that is written of the run, where the outcome is to have it."""
@@ -173,6 +143,9 @@ class RunLoop:
         self._running: dict[Work, asyncio.Task[None]] = {}
         self._wakeup: asyncio.Future[None] | None = None
         self._over = False
+        self.draining = False
+        self.over = asyncio.Event()
+        """Set when it has stopped, and everything that was begun in it, too."""
         self._alarm: tuple[float, asyncio.TimerHandle] | None = None
 
     # --- from outside
@@ -191,10 +164,25 @@ class RunLoop:
             self._record(admit(self.state, report), self._clock())
             self._write_now()
             return
+        await self._post(report)
+
+    def _post(self, report: ev.Event) -> asyncio.Future[None]:
         future = asyncio.get_running_loop().create_future()
         self._inbox.append((report, future))
         self._wake()
-        await future
+        return future
+
+    def post(self, report: ev.Event) -> asyncio.Future[None]:
+        """Report something, also before the loop begins; done when it is journaled, and with what `ask` raises."""
+        check(report)
+        if self._over:
+            raise _no_longer(self.run)
+        return self._post(report)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing of the run is written yet."""
+        return self._lease.seq == 0
 
     def put(self, report: ev.StepStarted) -> None:
         """Report a step without waiting for it: it is written soon. Refused, at once, if it does not fit."""
@@ -213,14 +201,68 @@ class RunLoop:
             return Raw(_ENCODER.encode(messages[1:])), first
         return Raw(_ENCODER.encode(messages)), 0
 
+    # --- leaving the run to another drive
+
+    def drain(self) -> None:
+        """Begin neither work nor steps any more: this process is about to stop, and what is under way may finish."""
+        self.draining = True
+
+    async def may_begin_step(self) -> None:
+        """Wait for ever while it drains: the step is begun by the process that resumes the run."""
+        if self.draining:
+            await asyncio.get_running_loop().create_future()
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether a call is under way that would have to be repeated, other than runs inside this one."""
+        state = self.state
+        for work in state.owing:
+            if work.kind != "attempt":
+                return True
+            steps = (state.tasks[work.task].steps or {}).values()
+            if any(step.result is None and step.kind not in STARTS_RUN for step in steps):
+                return True
+        return False
+
+    @property
+    def only_waits(self) -> bool:
+        """Whether all that is done for it is to wait for runs inside it."""
+        state = self.state
+        return bool(state.owing) and all(
+            work.kind == "attempt" and state.tasks[work.task].waits_for_run() for work in state.owing
+        )
+
+    def supersede(self) -> None:
+        """Write what was reported, then stop: another drive of the run waits for that in this process."""
+        self._trouble = _Superseded(f"run {self.run!r} was given to this process again; the earlier drive has stopped")
+        self._wake()
+
     def say(self, work: Work, text: str) -> None:
         """Show a piece of text as it comes; it is not kept."""
+        if self._words is not None and self._is_heard_elsewhere():
+            parent = self.state.requested.parent
+            if parent is None:
+                self._words.publish(self.run, work, text)
+            else:
+                self._words.publish(parent.run, Work("attempt", parent.task, parent.attempt), text)
         if self._on_text is None:
             return
         try:
             self._on_text(self.run, work, text)
         except Exception:  # an onlooker's mistake must not end what it looks at
             logger.exception("the listener of run %s failed", self.run)
+
+    @property
+    def heard(self) -> bool:
+        """Whether anybody hears what is said, in this process or in another."""
+        return self._on_text is not None or self._is_heard_elsewhere()
+
+    def _is_heard_elsewhere(self) -> bool:
+        """Of nested runs only those of single workers are heard: as attempts of the run around them."""
+        parent = self.state.requested.parent
+        if self._words is None or (parent is not None and parent.kind != "worker"):
+            return False
+        return self._words.is_heard(self.run if parent is None else parent.run)
 
     async def planned(self) -> None:
         """Wait while a plan is being written: until it is whole, nothing is done that cannot be undone."""
@@ -280,14 +322,16 @@ class RunLoop:
             async with BareTaskGroup() as jobs:
                 try:
                     await self._loop(jobs)
-                except asyncio.CancelledError:
+                except (asyncio.CancelledError, _Superseded):
                     self._take_in(self._clock())  # what was reported until now has happened
                     raise
                 finally:
                     self._stop()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, _Superseded):
             await self._leave()
             raise
+        finally:
+            self.over.set()
 
     async def _leave(self) -> None:
         """Write what was reported until this process was told to stop, and that no crash interrupts what is owed.
@@ -360,7 +404,7 @@ class RunLoop:
             self._urgent = True
         if self._awaiting and isinstance(event, ev.Paid):
             self._release("refund")
-        if type(event) in LOGGED:
+        if type(event) in self._logged:
             if self._log is None:
                 self._log = RunLog(self.run)
             self._log.hear(state, event)
@@ -420,7 +464,7 @@ class RunLoop:
         running = self._running
         for work in state.touched:
             if work in state.owing:
-                if work not in running:
+                if work not in running and not self.draining:
                     running[work] = jobs.create_task(perform(self, work, brief(state, work)))
             elif (job := running.pop(work, None)) is not None:
                 job.cancel()
@@ -476,9 +520,12 @@ def _refuse(waiting: Iterable[asyncio.Future[None]], run: str) -> None:
             future.set_exception(_no_longer(run))
 
 
-def _no_longer(run: str) -> Refused:
-    """The refusal of what is asked of a run whose loop is over."""
-    return Refused(f"run {run!r} is no longer driven here")
+class NoLongerDriven(Refused):
+    """The loop of a run is over: another may begin, here or in another process."""
+
+
+def _no_longer(run: str) -> NoLongerDriven:
+    return NoLongerDriven(f"run {run!r} is no longer driven here")
 
 
 def _is_spending(state: RunState) -> bool:

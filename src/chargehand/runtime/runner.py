@@ -17,19 +17,25 @@ from chargehand.engine import budget as budgets
 from chargehand.engine import events as ev
 from chargehand.engine import policy as policies
 from chargehand.engine import roster as rosters
+from chargehand.engine.admit import admit
 from chargehand.engine.budget import Amount
-from chargehand.engine.fold import begin, replay
+from chargehand.engine.fold import begin, fold, replay
 from chargehand.engine.lint import lint
 from chargehand.engine.plan import TaskId
+from chargehand.engine.policy import Seconds
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import gaps, offers
 from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused, StoreUnavailable
 from chargehand.journal.protocol import Journal, Lease
 from chargehand.runtime.approving import Callbacks, drive_with_answers
+from chargehand.runtime.commands import receiving_commands
+from chargehand.runtime.dispatch_port import Dispatcher
 from chargehand.runtime.executor import Executor, Listener
-from chargehand.runtime.nested import NestedRuns, had_effects, runs_waiting_inside
-from chargehand.runtime.run_loop import Clock, RunLoop, TextListener, combine_listeners, steady
+from chargehand.runtime.listeners import combine_listeners, recall_history
+from chargehand.runtime.nested import NestedRuns, cancel_remote_runs, had_effects, runs_waiting_inside
+from chargehand.runtime.remote import RemoteExecutor
+from chargehand.runtime.run_loop import Clock, RunLoop, TextListener, steady
 
 if TYPE_CHECKING:
     from chargehand.runtime.load import WorkerLoad
@@ -39,6 +45,8 @@ _Returned = TypeVar("_Returned")
 
 LONGEST_GOAL = 1024 * 1024
 """The most bytes of a request."""
+_STOPPING = 30.0  # seconds that an earlier drive of a run has to stop
+_LOOK = 0.05
 _LATE = 60.0  # seconds: a limit that was legal, and ran out before the run began, ends it like any other
 
 
@@ -134,7 +142,8 @@ def checked(request: ev.RunRequested, now: float, *, late: float = 0.0) -> ev.Ru
     limits = request.policy.limits
     if request.parent is not None and request.parent.nesting > limits.max_nesting:
         raise Invalid(f"teams are nested {request.parent.nesting} deep; at most {limits.max_nesting} are allowed")
-    if request.plan is None:
+    is_checked = request.parent is not None and request.parent.kind == "worker"  # its task is one of a checked plan
+    if request.plan is None or is_checked:
         return structs.replace(request, deadline=deadline)
     linted = lint(request.plan.tasks, request.roster, limits)
     if linted.errors:
@@ -156,6 +165,7 @@ class Runner:
 
     `wall` and `ticks` are its clocks; `listener` hears every written entry, `on_text` text as it comes, unkept. Neither
     hears of `quiet` runs; the listeners of the executor do. `callbacks` are asked what a person would be asked.
+    `dispatcher` has nested runs with a queue driven by other processes.
     """
 
     def __init__(
@@ -168,18 +178,22 @@ class Runner:
         listener: Listener | None = None,
         on_text: TextListener | None = None,
         callbacks: Callbacks | None = None,
+        dispatcher: Dispatcher | None = None,
     ) -> None:
         self._journal = journal
         self._callbacks = callbacks
+        self._dispatcher = dispatcher
         self._members = executor.members
         self._load = executor.load
-        self._executor = executor
+        self._executor = executor if dispatcher is None else RemoteExecutor(executor)
         self._clocks = (wall, ticks)
         self._heard = (listener, on_text)
         self._under_way: dict[str, RunLoop] = {}
         self._unreleased: set[str] = set()
         self._family: dict[str, RunLoop] = {}
+        """Also those of the runners for nested runs."""
         self._outer: Runner | None = None
+        self._inside: dict[Executor, Runner] = {}
         self._nested: NestedRuns | None = None
 
     def _steady(self, least: float) -> Clock:
@@ -187,11 +201,27 @@ class Runner:
         return steady(wall, ticks, least=least)
 
     def nested_runner(self, executor: Executor) -> "Runner":
-        """A runner for runs inside the runs of this one: same journal, same clocks, and its team's listeners."""
-        wall, ticks = self._clocks
-        runner = Runner(self._journal, executor, wall=wall, ticks=ticks)
-        runner._family = self._family
-        runner._outer = self
+        """The runner for runs of a team inside this one: same journal, same clocks, and its team's listeners."""
+        runner = self._inside.get(executor)
+        if runner is None:
+            wall, ticks = self._clocks
+            runner = Runner(self._journal, executor, wall=wall, ticks=ticks, dispatcher=self._dispatcher)
+            runner._family = self._family
+            runner._outer = self
+            self._inside[executor] = runner
+        return runner
+
+    def inside(self, workers: Sequence[str]) -> "Runner":
+        """The runner of the team that works as the first of these workers, of the one inside that team, and so on.
+
+        Refused where there is no such team.
+        """
+        runner = self
+        for worker in workers:
+            executor = runner._executor.team_of(worker)
+            if executor is None:
+                raise Refused(f"there is no team that works as {worker!r}; load the team with which the run began")
+            runner = runner.nested_runner(executor)
         return runner
 
     @property
@@ -217,9 +247,29 @@ class Runner:
         return self._journal
 
     @property
+    def dispatcher(self) -> Dispatcher | None:
+        return self._dispatcher
+
+    @property
     def under_way(self) -> Mapping[str, RunState]:
         """Every run that is driven here, as it stands."""
         return {run: drive.state for run, drive in self._under_way.items()}
+
+    def count_waiting(self) -> tuple[int, int]:
+        """How many runs are driven here, those inside others too, and how many of them only wait for other runs."""
+        waiting = sum(loop.only_waits for loop in self._family.values())
+        return len(self._family), waiting
+
+    async def create(self, run: str, request: ev.RunRequested, *, also: Sequence[ev.Event] = ()) -> None:
+        """Write a new run down, for any process to drive with `resume`."""
+        now = self._steady(0.0)()
+        entries = [ev.Entry(1, now, checked(request, now, late=_LATE))]
+        state = begin(entries[0])
+        for event in also:
+            entry = ev.Entry(state.seq + 1, now, admit(state, event))
+            fold(state, entry)
+            entries.append(entry)
+        await self._journal.create(run, entries)
 
     async def start(
         self,
@@ -239,6 +289,7 @@ class Runner:
         try:
             kept: list[ev.Entry] | None = [] if keep_entries else None
             drive = self._run_loop(lease, begin(first), clock, quiet=quiet, unwritten=[first], kept=kept)
+            logger.info("run %s: begins (team %s)", run, request.team, extra={"run": run})
             return await self._drive(drive, lease, also, wait_for_input=wait_for_input)
         finally:
             await self._release(lease)
@@ -246,14 +297,16 @@ class Runner:
     async def resume(
         self, run: str, *also: ev.Event, wait_for_input: bool = False, steal: bool = False, quiet: bool = False
     ) -> Outcome:
-        """Go on with a run that a crash, a pause or an open question left unfinished.
+        """Go on with a run that a crash, a pause or an open question left unfinished, or that was only created.
 
-        What a run inside another asks is asked, and answered, in the outermost one.
+        With `steal` it is taken from the process that holds it. A drive of it in this process is stopped first. What a
+        run inside another asks is asked, and answered, in the outermost one.
         """
         lease = await self._claim(run, steal=steal)
         try:
-            state = replay(await self._journal.read(run))
-            if self._outer is None:
+            entries = await self._journal.read(run)
+            state = replay(entries)
+            if self._outer is None and self._dispatcher is None:  # else it comes from the run around it
                 _check_addressee(run, state, also)
             if state.ended is not None:
                 raise Refused(
@@ -262,7 +315,8 @@ class Runner:
                 )
             if not any(isinstance(event, ev.CancelRequested) for event in also):  # any team may end a run
                 self._check_members(run, state)
-            more = (ev.RunResumed(lease.epoch), *also)
+            recall_history(self._listeners(quiet=quiet), run, entries)
+            more = also if lease.epoch == 1 else (ev.RunResumed(lease.epoch), *also)  # 1: no process drove it before
             drive = self._run_loop(lease, state, self._steady(state.at), quiet=quiet)
             return await self._drive(drive, lease, more, wait_for_input=wait_for_input)
         finally:
@@ -279,6 +333,19 @@ class Runner:
         offered = await fork_offers(self._journal, source, entries)
         more = ev.ResultsOffered(source, offered, tuple(state.unserved) if same else ())
         return await self.start(run, request, also=[more], wait_for_input=wait_for_input)
+
+    async def drain(self, patience: Seconds) -> None:
+        """Begin nothing more in any run here; back when no call is under way, at most `patience` later.
+
+        Then the drives can be cancelled: whichever process resumes the runs repeats nothing.
+        """
+        until = asyncio.get_running_loop().time() + patience
+        for loop in list(self._family.values()):
+            loop.drain()
+        while any(loop.is_calling for loop in self._family.values()):
+            if asyncio.get_running_loop().time() >= until:
+                return
+            await asyncio.sleep(_LOOK)
 
     async def ask(self, run: str, report: ev.Event) -> None:
         """Hand a request (cancel, pause, an answer) to a run under way; Refused if it does not fit."""
@@ -302,12 +369,7 @@ class Runner:
         unwritten: Sequence[ev.Entry] = (),
         kept: list[ev.Entry] | None = None,
     ) -> RunLoop:
-        listener, on_text = (None, None) if quiet else self._heard
-        listeners = self._executor_listeners()
-        if self._load is not None:
-            listeners.insert(0, self._load.hear)
-        if listener is not None:
-            listeners.append(listener)
+        _, on_text = self._heard
         return RunLoop(
             journal=self._journal,
             executor=self._executor,
@@ -315,11 +377,21 @@ class Runner:
             state=state,
             clock=clock,
             runner=self,
-            listener=combine_listeners(listeners),
-            on_text=on_text,
+            listener=combine_listeners(self._listeners(quiet=quiet)),
+            on_text=None if quiet else on_text,
             unwritten=unwritten,
             kept=kept,
         )
+
+    def _listeners(self, *, quiet: bool) -> list[Listener]:
+        """Who hears the entries of a run."""
+        listener, _ = self._heard
+        listeners = self._executor_listeners()
+        if self._load is not None:
+            listeners.insert(0, self._load.hear)
+        if listener is not None and not quiet:
+            listeners.append(listener)
+        return listeners
 
     def _executor_listeners(self) -> list[Listener]:
         """Those of its executor, after those of the executors whose runs its runs are inside of."""
@@ -327,6 +399,10 @@ class Runner:
         return [*outer, *self._executor.listeners]
 
     async def _claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
+        if steal and (earlier := self._family.get(run)) is not None:
+            earlier.supersede()
+            with suppress(TimeoutError):  # a worker that does not stop cannot keep the run
+                await asyncio.wait_for(earlier.over.wait(), _STOPPING)
         lease = await self._journal.claim(run, new=new, steal=steal or run in self._unreleased)
         self._unreleased.discard(run)
         return lease
@@ -344,17 +420,21 @@ class Runner:
         if self._load is not None:
             self._load.enter(lease.run, drive.state)
         try:
-            if self._callbacks is None:
-                await drive.to_end(first=also, wait_for_input=wait_for_input)
-            else:
-                await drive_with_answers(drive, self._callbacks, also)
+            async with receiving_commands(self._journal, drive):
+                if self._callbacks is None:
+                    await drive.to_end(first=also, wait_for_input=wait_for_input)
+                else:
+                    await drive_with_answers(drive, self._callbacks, also)
         finally:
-            del self._under_way[lease.run]
-            del self._family[lease.run]
+            for drives in (self._under_way, self._family):
+                if drives.get(lease.run) is drive:  # else a later drive has taken its place
+                    del drives[lease.run]
             if self._load is not None:
                 self._load.leave(lease.run, drive.state)
         if drive.state.ended is not None:
             await self._cancel_asking(lease.run, drive.state)
+            if self._dispatcher is not None and lease.epoch > 1:
+                await cancel_remote_runs(self._journal, self._dispatcher, lease.run)
         return outcome(lease.run, drive.state, drive.kept or ())
 
     async def _cancel_asking(self, run: str, ended: RunState) -> None:

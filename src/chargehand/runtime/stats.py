@@ -144,6 +144,8 @@ class Stats:
         """Runs that ended, by team and ending; so are tasks and attempts counted."""
         self.tasks: Counter = defaultdict(float)
         self.attempts: Counter = defaultdict(float)
+        self.resumed: Counter = defaultdict(float)
+        """Runs that were taken over from another process, or continued after a stop."""
         self.run_seconds = Histogram(_LONG)
         self.tool_seconds = Histogram(QUICK)
         self.breakers: dict[str, Breaker] = {}
@@ -322,6 +324,10 @@ class Stats:
     def _run_requested(self, run: _Run, event: ev.RunRequested, at: Instant) -> None:
         """It is followed from now on: `record` saw to that."""
 
+    def _resumed(self, run: _Run, event: ev.RunResumed, at: Instant) -> None:
+        self.resumed[()] += 1
+        self._interrupted(run, event, at)
+
     def _interrupted(self, run: _Run, _event: ev.Event, _at: Instant) -> None:
         """What was under way is so no longer, and how it would have ended is not known."""
         _drop_open_calls(run)
@@ -348,7 +354,7 @@ class Stats:
         ev.TasksAdded: _duty_ended,
         ev.TaskRefined: _duty_ended,
         ev.AnswerWritten: _duty_ended,
-        ev.RunResumed: _interrupted,
+        ev.RunResumed: _resumed,
         ev.TimeRanOut: _interrupted,
         ev.RunEnded: _run_ended,
     }

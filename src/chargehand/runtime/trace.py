@@ -9,12 +9,13 @@ from math import inf
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, CapReached
 from chargehand.engine.events import CallVerdict, Failure, Finding, Gap, Question
 from chargehand.engine.facts import NotedFact
+from chargehand.engine.failure import STARTS_RUN
 from chargehand.engine.fold import begin, fold
 from chargehand.engine.plan import NO_TASK, Task, TaskId, needs, title_of
 from chargehand.engine.policy import Instant, Seconds
@@ -57,6 +58,18 @@ class StepTrace(Struct, omit_defaults=True):
     used: Amount = NOTHING
 
 
+class CallTrace(Struct, frozen=True, omit_defaults=True):
+    """One call of a model that is no step."""
+
+    model: str
+    began: Seconds
+    seconds: Seconds
+    input: int = 0
+    """Tokens it read; 0: not known. `output` are those it wrote."""
+    output: int = 0
+    used: Amount = NOTHING
+
+
 class AttemptTrace(Struct, omit_defaults=True):
     """One try at a task by one worker."""
 
@@ -69,23 +82,13 @@ class AttemptTrace(Struct, omit_defaults=True):
     failure: Failure | None = None
     prompts: list[Prompt] = []
     steps: list[StepTrace] = []
+    calls: list[CallTrace] = []
+    """The models that a worker which is a function says it called."""
     used: Amount = NOTHING
     nested: list[str] = []
     """The names of the runs of teams that do its work."""
     runs: "list[Trace]" = []
     """All runs that were started in it, messages as well; only `nested_trace` fills this in."""
-
-
-class CallTrace(Struct, frozen=True, omit_defaults=True):
-    """One call of the supervisor's model."""
-
-    model: str
-    began: Seconds
-    seconds: Seconds
-    input: int = 0
-    """Tokens it read; 0: not known. `output` are those it wrote."""
-    output: int = 0
-    used: Amount = NOTHING
 
 
 class DutyTrace(Struct, omit_defaults=True):
@@ -423,8 +426,11 @@ class Tracer:
             work.prompts.append(Prompt(event.model, _value(event.messages), event.tools, event.first_in))
 
     def _model_called(self, event: ev.ModelCalled, at: Seconds, _used: Amount) -> None:
-        duty = None if event.duty == "attempt" else self._open_duties.get((event.duty, event.task))
-        if duty is not None:
+        if event.duty == "attempt":
+            work = self._open_attempts.get(event.task)
+        else:
+            work = self._open_duties.get((event.duty, event.task))
+        if work is not None:
             call = CallTrace(
                 model=event.model,
                 began=max(0.0, at - event.seconds),
@@ -433,7 +439,7 @@ class Tracer:
                 output=event.output,
                 used=event.used or NOTHING,
             )
-            duty.calls.append(call)
+            work.calls.append(call)
 
     # --- attempts and their steps
 
@@ -488,7 +494,7 @@ class Tracer:
             arguments=arguments,
         )
         attempt.steps.append(step)
-        if event.kind == "subteam":
+        if event.kind in STARTS_RUN:
             attempt.nested.append(event.nested_run(self.trace.run))
 
     def _take_arguments(self, event: ev.StepStarted) -> object:
@@ -663,9 +669,15 @@ def nested_trace(outer: Tracer, inside: Mapping[str, Readable]) -> Trace:
         inner = Tracer.replay(name, readable.entries)
         traces[name] = inner.snapshot()
         traces[name].damage = describe_damage(readable)
-        if inner.state.requested.parent is not None:  # else only its name begins like ours
-            parents.append((inner.state.requested.parent, traces[name]))
-    for parent, inner in sorted(parents, key=lambda pair: (pair[1].began, pair[1].run)):
+        parent = inner.state.requested.parent
+        if parent is not None:  # else only its name begins like ours
+            parents.append((parent, traces[name]))
+            if parent.kind == "worker":  # its prompts will stand among those of another run
+                complete_prompts(traces[name], {name: readable.entries})
+    parents.sort(key=lambda pair: (pair[1].began, pair[1].run))
+    others = [pair for pair in parents if pair[0].kind != "worker"]
+    remote = [pair for pair in parents if pair[0].kind == "worker"]
+    for parent, inner in (*others, *reversed(remote)):  # what a worker did elsewhere is whole before it is taken over
         above = traces.get(parent.run)
         if above is not None:
             _add_nested(above, parent, inner)
@@ -695,8 +707,28 @@ def _add_nested(above: Trace, parent: ev.Parent, inner: Trace) -> None:
     tasks = [task for task in (*above.tasks, *above.dropped) if task.id == parent.task]
     attempts = [attempt for task in tasks for attempt in task.attempts if attempt.attempt == parent.attempt]
     exact = [attempt for attempt in attempts if inner.run in attempt.nested]
+    if parent.kind == "worker" and exact:
+        _add_remote(above, exact, inner)
+        return
     for attempt in (exact or attempts)[:1]:
         attempt.runs.append(inner)
+
+
+def _add_remote(above: Trace, attempts: Sequence[AttemptTrace], inner: Trace) -> None:
+    """Show what a worker did in another process as what it did in the attempts that waited for that."""
+    shift = inner.began - above.began
+    for attempt in attempts:
+        attempt.steps = [step for step in attempt.steps if step.kind != "worker"]
+        attempt.used = NOTHING  # the step paid for all attempts elsewhere
+    for made in (attempt for task in inner.tasks for attempt in task.attempts):
+        begun = [attempt for attempt in attempts if attempt.began <= made.began + shift]
+        attempt = begun[-1] if begun else attempts[0]
+        attempt.steps += [structs.replace(step, began=step.began + shift) for step in made.steps]
+        attempt.used += made.used
+        attempt.prompts += made.prompts
+        attempt.runs += made.runs
+    above.notes += [structs.replace(note, at=note.at + shift) for note in inner.notes]
+    above.notes.sort(key=lambda note: note.at)
 
 
 def attempts_with_runs(trace: Trace) -> Iterator[tuple[TaskId, AttemptTrace]]:

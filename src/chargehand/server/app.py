@@ -9,8 +9,8 @@ import resource
 import signal
 import socket
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from itertools import accumulate
 from pathlib import Path
 
@@ -24,51 +24,102 @@ from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chargehand.concurrency import first_error
+from chargehand.dispatch.job_driver import JobDriver
+from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid, Refused
+from chargehand.journal.postgres_status import Backlog
 from chargehand.models.resolve import Lookup
+from chargehand.runtime.executor import Listener
 from chargehand.runtime.stats import Histogram, Labels
 from chargehand.server.api.routes import own_api
+from chargehand.server.cluster import WorkSettings, connect_engine, reconciling, resuming_agents, working
+from chargehand.server.cluster_metrics import ClusterBacklog, backlog_metrics
+from chargehand.server.extension import HttpApi, MountedApi, TenantClient
 from chargehand.server.letta.api import letta_api
 from chargehand.server.middleware.gate import Keyring, guard
 from chargehand.server.middleware.limits import bounded_http
 from chargehand.server.middleware.redaction import clean_logs
 from chargehand.server.openai.api import openai_api
 from chargehand.server.page import add_page
+from chargehand.server.reload import Reloader
 from chargehand.server.routing import CALLER, Api, ApiCaller, Apis
 from chargehand.server.run_control import Recovery, recover, reopen
+from chargehand.server.run_gauges import run_gauges
+from chargehand.server.schedules import run_schedules
 from chargehand.server.settings import FIRST, ServerSettings, check
-from chargehand.server.teams import Teams
+from chargehand.server.teams import CALLER_TRACE, Teams
 from chargehand.server.tenant_runs import closing
 from chargehand.server.tenants import Tenant, Tenants
 from chargehand.server.wire import Problem, reply
 
 
-def all_apis(tenants: Tenants | None = None) -> Apis:
-    """Every API there is: what is not in here cannot be called."""
-    return Apis([index_api(), own_api(), letta_api(), openai_api()], tenants)
+def all_apis(tenants: Tenants | None = None, added: Sequence[HttpApi] = ()) -> Apis:
+    """Every API there is: what is not in here cannot be called. Those that were `added` come from other packages."""
+    return Apis([index_api(), own_api(), letta_api(), openai_api(), *map(MountedApi, added)], tenants)
 
 
 class Application:
     """The application, and what must be open while it is served."""
 
-    def __init__(self, settings: ServerSettings, lookup: Lookup) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        lookup: Lookup,
+        apis: Sequence[HttpApi] = (),
+        listeners: Sequence[Listener] = (),
+        work: WorkSettings | None = None,
+        on_reload: Callable[[str], None] | None = None,
+    ) -> None:
+        """With `work`, it is a worker: it drives runs that others begin, and has only health and metrics over HTTP."""
         check(settings)
+        self._settings = settings
+        self._work = work
+        self._driver: JobDriver | None = None
+        self._on_reload = on_reload
         self._keys = Keyring(settings)
-        self.tenants = Tenants(settings, lookup, recover)
-        apis = all_apis(self.tenants)
+        on_open = recover if work is None else None
+        self.tenants = Tenants(settings, lookup, on_open, listeners=listeners)
+        self._added = tuple(apis)
+        served = all_apis(self.tenants, self._added) if work is None else Apis([index_api()], self.tenants)
         lifespan = Router(lifespan=lambda _: self.opened())
-        guarded = guard(apis, settings, self._keys, apis, redactor=self.tenants.redactor, lifespan=lifespan)
-        self.app: ASGIApp = MeasuredApp(guarded, self.tenants, apis)
+        guarded = guard(served, settings, self._keys, served, redactor=self.tenants.redactor, lifespan=lifespan)
+        self.app: ASGIApp = MeasuredApp(guarded, self.tenants, served)
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
         """Open what is served, and go on with what was left open. What cannot be opened is said before it listens."""
         with clean_logs(self.tenants.redactor):
+            if self._settings.engine is not None:
+                self.tenants.engine = await connect_engine(self._settings)
             async with self._keys, self.tenants, asyncio.TaskGroup() as jobs:
                 await self.tenants.of(FIRST)
-                others = jobs.create_task(reopen(self.tenants))
-                yield
-                others.cancel()
+                tasks = [jobs.create_task(reopen(self.tenants)), jobs.create_task(run_schedules(self.tenants))]
+                if self._on_reload is not None:
+                    tasks.append(jobs.create_task(Reloader(self.tenants, self._on_reload).watch()))
+                async with AsyncExitStack() as stack:
+                    for api in self._added:
+                        if api.lifespan is not None:
+                            await stack.enter_async_context(api.lifespan())
+                    if self.tenants.engine is not None:
+                        await stack.enter_async_context(reconciling(self.tenants, reopen))
+                        if self._work is None:
+                            await stack.enter_async_context(resuming_agents(self.tenants))
+                    if self._work is not None:
+                        self._driver = await stack.enter_async_context(working(self.tenants, self._work))
+                    yield
+                for task in tasks:
+                    task.cancel()
+
+    @property
+    def queues(self) -> tuple[str, ...] | None:
+        """The queues that a worker serves; None for a server."""
+        return None if self._driver is None else self._driver.queues
+
+    async def drain(self, grace: Seconds) -> None:
+        """Take nothing more, and give what is under way so long."""
+        if self._driver is not None:
+            await self._driver.drain(grace)
+        await self.tenants.drain(grace)
 
 
 class MeasuredApp:
@@ -81,6 +132,9 @@ class MeasuredApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
+        for name, value in scope.get("headers", ()):
+            if name == b"traceparent":
+                CALLER_TRACE.set(value.decode("latin-1"))
 
         async def count(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -94,9 +148,15 @@ class MeasuredApp:
         await self._app(scope, receive, count)
 
 
-def build(settings: ServerSettings, lookup: Lookup) -> ASGIApp:
-    """The whole application. Nothing is opened before it starts."""
-    return Application(settings, lookup).app
+def build(
+    settings: ServerSettings,
+    lookup: Lookup,
+    apis: Sequence[HttpApi] = (),
+    listeners: Sequence[Listener] = (),
+    on_reload: Callable[[str], None] | None = None,
+) -> ASGIApp:
+    """The whole application. Nothing is opened before it starts. `listeners` hear every entry of every run."""
+    return Application(settings, lookup, apis, listeners, on_reload=on_reload).app
 
 
 # --- the page, health, readiness, metrics
@@ -120,9 +180,9 @@ async def _health(_request: Request, _tenant: Tenant) -> Response:
 
 
 async def _metrics(_request: Request, tenant: Tenant) -> Response:
-    from chargehand.server.app import write_metrics  # noqa: PLC0415 - it loads prometheus_client, which few need
-
-    return write_metrics(tenant)
+    backlog = await tenant.part(ClusterBacklog).read()
+    figures = generate_latest(TenantCollector(tenant, backlog))
+    return Response(figures, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
 
 async def _ready(request: Request, tenant: Tenant) -> Response:
@@ -176,26 +236,80 @@ class _HttpServer(uvicorn.Server):
         self._ready()
 
 
-def serve(settings: ServerSettings, lookup: Lookup, ready: Callable[[int, Sequence[str]], None]) -> None:
-    """Serve until stopped. `ready` is told the port and the teams when calls are answered."""
+def serve(
+    settings: ServerSettings,
+    lookup: Lookup,
+    ready: Callable[[int, Sequence[str]], None],
+    apis: Sequence[HttpApi] = (),
+    listeners: Sequence[Listener] = (),
+    on_reload: Callable[[str], None] | None = None,
+) -> None:
+    """Serve until stopped. `ready` is told the port and the teams when calls are answered.
+
+    With `on_reload` the files of teams are watched; it is told what was loaded anew, and what could not be.
+    """
+    _make_folder(settings.data)
+    with nullcontext() if settings.store is not None else _only_server_of(settings.data):
+        application = Application(settings, lookup, apis, listeners, on_reload=on_reload)
+        _listen_and_serve(application, settings, ready)
+
+
+def work(
+    settings: ServerSettings,
+    lookup: Lookup,
+    ready: Callable[[int, Sequence[str]], None],
+    todo: WorkSettings,
+    listeners: Sequence[Listener] = (),
+) -> None:
+    """Drive runs that others begin, until stopped. `ready` is told the port of its health and its queues."""
+    _listen_and_serve(Application(settings, lookup, listeners=listeners, work=todo), settings, ready)
+
+
+def _listen_and_serve(
+    application: Application, settings: ServerSettings, ready: Callable[[int, Sequence[str]], None]
+) -> None:
     _raise_open_files()
     listening = listen(settings.host, settings.port)
     try:
         port: int = listening.getsockname()[1]
-        _make_folder(settings.data)
-        with _only_server_of(settings.data):
-            asyncio.run(_serve(settings, lookup, lambda teams: ready(port, teams), listening))
+        asyncio.run(_serve(application, settings, lambda names: ready(port, names), listening))
     except ExceptionGroup as group:  # what is open together is closed together: one reason for all of it
         raise first_error(group) from None
     finally:
         listening.close()
 
 
+def serve_one_client(
+    settings: ServerSettings, lookup: Lookup, api: str, serve_client: Callable[[TenantClient], Awaitable[None]]
+) -> None:
+    """Serve the operator's tenant to one client, without listening anywhere, until `serve_client` returns.
+
+    For protocols that are spoken over pipes.
+    """
+    application = Application(settings, lookup)
+
+    async def run() -> None:
+        async with application.opened():
+            tenant = await application.tenants.of(FIRST)
+            tenant.part(Teams)  # one that cannot be loaded is told before anybody calls
+            await serve_client(TenantClient(tenant, ApiCaller(FIRST, api, "admin", api), api))
+            await application.tenants.drain(settings.grace)
+
+    _make_folder(settings.data)
+    try:
+        with nullcontext() if settings.store is not None else _only_server_of(settings.data):
+            asyncio.run(run())
+    except ExceptionGroup as group:  # as above
+        raise first_error(group) from None
+
+
 async def _serve(
-    settings: ServerSettings, lookup: Lookup, ready: Callable[[Sequence[str]], None], listening: socket.socket
+    application: Application,
+    settings: ServerSettings,
+    ready: Callable[[Sequence[str]], None],
+    listening: socket.socket,
 ) -> None:
     """Serve on this socket until SIGTERM or SIGINT. A second one cuts off what still goes on."""
-    application = Application(settings, lookup)
     loop = asyncio.get_running_loop()
     stops = asyncio.Queue[None]()
     for name in (signal.SIGINT, signal.SIGTERM):
@@ -206,9 +320,10 @@ async def _serve(
             teams = tuple(tenant.part(Teams).teams)  # one that cannot be loaded is told before anybody calls
             if settings.model:
                 tenant.finder.find(settings.model)  # as is a model that there is not
-            server = _HttpServer(_uvicorn_config(application.app, settings), lambda: ready(teams))
+            names = teams if application.queues is None else application.queues
+            server = _HttpServer(_uvicorn_config(application.app, settings), lambda: ready(names))
             async with asyncio.TaskGroup() as jobs:
-                ending = jobs.create_task(_end(server, application.tenants, stops))
+                ending = jobs.create_task(_end(server, application, stops))
                 await server.serve([listening])
                 ending.cancel()
     finally:
@@ -234,19 +349,20 @@ def _uvicorn_config(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
     )
 
 
-async def _end(server: uvicorn.Server, tenants: Tenants, stops: "asyncio.Queue[None]") -> None:
+async def _end(server: uvicorn.Server, application: Application, stops: "asyncio.Queue[None]") -> None:
     """Told to stop, take nothing more, and end when what is under way is done; told again, at once."""
     await stops.get()
+    tenants = application.tenants
     grace = tenants.settings.grace
     logger.info("stopping: %d runs have %g s to end", sum(tenant.runs.running_count for tenant in tenants.open), grace)
     async with asyncio.TaskGroup() as jobs:
-        drained = jobs.create_task(tenants.drain(grace))
+        drained = jobs.create_task(application.drain(grace))
         hurry = jobs.create_task(stops.get())
         await asyncio.wait((drained, hurry), return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
         if not drained.done():
             server.force_exit = True
-            await tenants.drain(0.0)
+            await application.drain(0.0)
     server.should_exit = True
     await stops.get()
     server.force_exit = True
@@ -254,7 +370,7 @@ async def _end(server: uvicorn.Server, tenants: Tenants, stops: "asyncio.Queue[N
 
 @contextmanager
 def _only_server_of(data: Path) -> Generator[None]:
-    """Hold the data folder: the order of an agent's messages is kept in memory, so two servers would mix them up."""
+    """Hold the data folder, where the stores are files: the order of an agent's messages is kept in memory then."""
     handle = os.open(data / "serve.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -310,15 +426,12 @@ def _raise_open_files() -> None:
 # --- `/metrics`: the statistics of a tenant in the text that prometheus reads. a tenant sees it
 
 
-def write_metrics(tenant: Tenant) -> Response:
-    return Response(generate_latest(TenantCollector(tenant)), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
-
-
 class TenantCollector(Collector):
-    """All figures of one tenant."""
+    """All figures of one tenant; with a backlog also those of the cluster."""
 
-    def __init__(self, tenant: Tenant) -> None:
+    def __init__(self, tenant: Tenant, backlog: Backlog | None) -> None:
         self._tenant = tenant
+        self._backlog = backlog
 
     def collect(self) -> Iterator[Metric]:
         http = self._tenant.stats
@@ -333,11 +446,19 @@ class TenantCollector(Collector):
         yield _counter("attempts", "Attempts, by how they ended.", ("team", "ending"), stats.attempts)
         yield GaugeMetricFamily("chargehand_queue_depth", "Runs that wait for a slot.", runs.waiting)
         yield GaugeMetricFamily("chargehand_runs_under_way", "Runs that are under way now.", runs.running_count)
+        yield from run_gauges(self._tenant)
         yield _counter("tokens", "Tokens of models.", ("model", "kind"), tokens)
         yield _counter("cost_dollars", "What models cost.", ("model",), dollars)
         yield _histogram("tool_duration_seconds", "Calls of tools.", "tool", stats.tool_seconds)
         yield _counter("http_requests", "Calls that were answered.", ("api", "status"), http.http_calls)
         yield _histogram("http_duration_seconds", "Until the reply began.", "api", http.http_seconds)
+        yield _counter("resumed_runs", "Runs that this process continued.", (), stats.resumed)
+        notices = self._tenant.journal.notices
+        if notices is not None:
+            description = "For how long nothing was heard of the store."
+            yield GaugeMetricFamily("chargehand_notice_lag_seconds", description, notices.lag)
+        if self._backlog is not None:
+            yield from backlog_metrics(self._backlog)
 
 
 def _counter(name: str, description: str, labels: Labels, counts: Mapping[Labels, float]) -> Metric:

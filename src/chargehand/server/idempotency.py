@@ -106,7 +106,12 @@ def key_of(request: Request, tenant: Tenant, sent: Struct) -> RunKey | None:
         return None
     if not _KEY.fullmatch(key):
         raise Problem(422, "invalid", "Idempotency-Key must have 1 to 255 characters, all ASCII and no spaces")
-    seed = digest(key, request.scope["path"], msgspec.json.encode(sent))
+    return run_key(tenant, key, msgspec.json.encode(sent), request.scope["path"])
+
+
+def run_key(tenant: Tenant, key: str, sent: bytes, path: str = "") -> RunKey:
+    """What a key amounts to with what was sent."""
+    seed = digest(key, path, sent)
     return RunKey(f"run-{digest(tenant.name, key)[:24]}", int(seed[:_SEED_DIGITS], 16))
 
 

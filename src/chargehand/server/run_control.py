@@ -7,8 +7,9 @@ stay as they are. Nested runs are resumed by their parent.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.engine import events as ev
 from chargehand.engine.fold import replay
@@ -16,6 +17,8 @@ from chargehand.engine.policy import Seconds
 from chargehand.engine.state import RunState
 from chargehand.errors import ChargehandError, Refused, RunBusy
 from chargehand.journal.store import list_open_runs
+from chargehand.runtime.commands import send_command
+from chargehand.runtime.dispatch_port import Dispatcher
 from chargehand.runtime.runner import Outcome
 from chargehand.server.letta.sessions import Sessions
 from chargehand.server.settings import JOURNAL, ServerSettings, check_tenant
@@ -26,6 +29,9 @@ from chargehand.server.wire import Problem
 
 _TRIES = 3
 _STOPPING: Seconds = 5.0
+_SOON: Seconds = 0.1
+_LOOK: Seconds = 2.0
+"""How often it is asked whether the process that drives a run is alive, while it writes nothing."""
 
 
 class RecordedRun(Struct, frozen=True):
@@ -34,6 +40,8 @@ class RecordedRun(Struct, frozen=True):
     run: str
     entries: Sequence[ev.Entry]
     state: RunState
+    is_driven: bool = False
+    """A process drives it, this one or another, as far as that was asked."""
 
     @property
     def requested(self) -> ev.RunRequested:
@@ -51,29 +59,66 @@ async def read_run(tenant: Tenant, run: str) -> RecordedRun:
 
 
 async def tell_run(tenant: Tenant, run: str, say: Say) -> None:
-    """Send an event to a run; it is durable on return. A run that is not driven is resumed for it."""
+    """Send an event to a run, whichever process drives it; it is durable on return. If none does, it is resumed."""
+    if tenant.dispatcher is not None:
+        await _tell_elsewhere(tenant, run, say, tenant.dispatcher)
+        return
     for _ in range(_TRIES):
-        recorded = await read_run(tenant, run)
-        if recorded.state.ended is not None:
-            ending = recorded.state.ended.ending
-            raise Refused(f"run {run!r} has ended ({ending}); POST /api/runs/{run}/fork does some of it again")
-        if (parent := recorded.requested.parent) is not None:
-            raise Refused(f"run {run!r} is inside run {parent.run!r}; speak to that one")
+        is_here = tenant.runs.is_running(run)
+        is_elsewhere = not is_here and (await tenant.journal.row(run)).held
+        recorded = structs.replace(await read_run(tenant, run), is_driven=is_here or is_elsewhere)
+        _check_open(recorded)
         event = say(recorded)
         if event is None:
             return
-        is_running = tenant.runs.is_running(run)
-        if not (is_running and isinstance(event, ev.CancelRequested)):
-            _check_team(tenant, recorded)  # a talk with an agent can be stopped from here, and nothing else
+        _check_may_tell(recorded, event)
         runner = tenant.runner_of(run)
         if runner is not None:
             await runner.ask(run, tenant.redact(event))
             return
-        if not is_running:
-            await resume_run(tenant, recorded, event)
-            return
-        await _wait_until_left(tenant, run)  # it begins or stops just now: look again when it has
+        if is_here:
+            await _wait_until_left(tenant, run)  # it begins or stops just now: look again when it has
+            continue
+        try:
+            if is_elsewhere and tenant.journal.commands is not None:
+                resume = partial(resume_run, tenant, recorded)
+                await send_command(tenant.journal, run, tenant.redact(event), resume)
+            else:
+                await resume_run(tenant, recorded, event)
+        except RunBusy:
+            if is_elsewhere:
+                raise
+            continue  # another process was faster
+        return
     raise Refused(f"run {run!r} begins or stops just now; try again")
+
+
+async def _tell_elsewhere(tenant: Tenant, run: str, say: Say, dispatcher: Dispatcher) -> None:
+    recorded = await read_run(tenant, run)
+    is_held = (await tenant.journal.row(run)).held
+    is_in_queue = bool(recorded.requested.team) and recorded.state.input is None
+    recorded = structs.replace(recorded, is_driven=is_held or is_in_queue)
+    _check_open(recorded)
+    event = say(recorded)
+    if event is not None:
+        _check_may_tell(recorded, event)
+        await dispatcher.tell(run, tenant.redact(event))
+
+
+def _check_open(recorded: RecordedRun) -> None:
+    run = recorded.run
+    if recorded.state.ended is not None:
+        ending = recorded.state.ended.ending
+        raise Refused(f"run {run!r} has ended ({ending}); POST /api/runs/{run}/fork does some of it again")
+    if (parent := recorded.requested.parent) is not None:
+        raise Refused(f"run {run!r} is inside run {parent.run!r}; speak to that one")
+
+
+def _check_may_tell(recorded: RecordedRun, event: ev.Event) -> None:
+    """A talk with an agent can be stopped from here while it goes on, and nothing else."""
+    is_stop = recorded.is_driven and isinstance(event, ev.CancelRequested)
+    if not recorded.requested.team and not is_stop:
+        raise Refused(f"run {recorded.run!r} is a talk with an agent; say it to the agent: /v1/agents/AGENT/messages")
 
 
 def _check_team(tenant: Tenant, recorded: RecordedRun) -> None:
@@ -89,6 +134,42 @@ async def resume_run(tenant: Tenant, recorded: RecordedRun, *answers: ev.Event) 
     _check_team(tenant, recorded)
     served = await tenant.part(Teams).of(recorded.requested.team, recorded.requested.budget)
     return await served.resume(recorded.run, recorded.entries[0], *answers)
+
+
+async def wait_for_run(tenant: Tenant, run: str) -> RecordedRun:
+    """The run when it has ended, waits for a person or is paused. One that no process drives is resumed."""
+    if tenant.dispatcher is not None and (await read_run(tenant, run)).requested.queue:
+        await tenant.dispatcher.wait(run)
+        return await read_run(tenant, run)
+    while True:
+        outcome = await tenant.runs.outcome(run)
+        recorded = await read_run(tenant, run)
+        state = recorded.state
+        if outcome is not None or state.ended is not None or state.input is not None or state.paused:
+            return recorded
+        if (await tenant.journal.row(run)).held:
+            await _follow_elsewhere(tenant, run, after=state.seq)
+            continue
+        try:
+            await resume_run(tenant, recorded)
+        except RunBusy:  # another caller, or another process, was faster
+            await asyncio.sleep(_SOON)
+
+
+async def _follow_elsewhere(tenant: Tenant, run: str, after: int) -> None:
+    """Until something may have changed of a run that another process drives: it stands still, or is not driven."""
+    reader = tenant.feed.subscribe(run, after)
+    while True:
+        try:
+            async with asyncio.timeout(_LOOK):
+                entry = await anext(reader, None)
+        except TimeoutError:
+            if not (await tenant.journal.row(run)).held:
+                return
+            reader.look_again()  # a notice may be lost
+            continue
+        if entry is None or isinstance(entry.event, ev.RunEnded | ev.InputRequested | ev.PauseSet):
+            return
 
 
 async def _wait_until_left(tenant: Tenant, run: str) -> None:
@@ -121,9 +202,12 @@ class Recovery:
     async def resume_teams(self) -> None:
         """Resume the open runs of teams; returns when each has ended or waits for a person."""
         rows = await self._tenant.journal.open_runs()
+        if self._tenant.dispatcher is not None:  # what was begun with an engine is the engine's
+            rows = [row for row in rows if row.request is not None and not row.request.queue]
         async with asyncio.TaskGroup() as jobs:
             for row in sorted(rows, key=lambda row: row.started):
-                jobs.create_task(self._resume_in_slot(row.run))
+                if not row.held:
+                    jobs.create_task(self._resume_in_slot(row.run))
         if self.left:
             examples = "; ".join(f"{run}: {why}" for run, why in list(self.left.items())[:20])
             logger.warning("%d open runs are left as they are (%s)", len(self.left), examples)
@@ -132,7 +216,11 @@ class Recovery:
         async with self._slots:
             try:
                 recorded = await read_run(self._tenant, run)
-                if recorded.requested.team and goes_on(recorded.state):
+                if not recorded.requested.team or not goes_on(recorded.state):
+                    return
+                if not self._is_wanted(recorded.state):
+                    self.left[run] = f"the server was started with --resume {self._tenant.settings.resume}"
+                else:
                     outcome = await retry_when_full(lambda: resume_run(self._tenant, recorded))
                     self.resumed += 1
                     logger.warning("run %s of team %s was open and is resumed", run, recorded.requested.team)
@@ -143,6 +231,11 @@ class Recovery:
                 return  # another process drives it
             except ChargehandError as error:
                 self.left[run] = str(error)
+
+    def _is_wanted(self, state: RunState) -> bool:
+        """Whether the operator wants a run to be resumed; one that was stopped in an orderly way says so."""
+        wanted = self._tenant.settings.resume
+        return wanted == "all" or (wanted == "crashed" and state.released_at is None)
 
 
 def goes_on(state: RunState) -> bool:

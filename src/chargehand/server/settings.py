@@ -2,21 +2,28 @@
 
 import re
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from chargehand.dispatch.engine import EngineUrl
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.prices import Price
 from chargehand.store_url import FIRST_TENANT, PostgresUrl, StoreUrl
+from chargehand.team import Team
 
+TeamSource: TypeAlias = Path | str | Team
+"""Where a team comes from: a file or folder, a Python object by its name, or itself."""
 FIRST = FIRST_TENANT
 """The tenant that is there from the beginning."""
 JOURNAL = "runs.db"
 """The file of a tenant's journal."""
+ResumedRuns: TypeAlias = Literal["all", "crashed", "none"]
 LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}\Z")
 _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(?::[0-9]{1,5})?\Z")
+_DEPLOYMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")
 _SHORTEST = 16
 _MEGABYTE = 1024 * 1024
 
@@ -30,6 +37,8 @@ class ServerLimits(Struct, frozen=True, forbid_unknown_fields=True):
     """Runs that may wait for a slot."""
     patience: Seconds = 20.0
     """How long a run may wait for a slot."""
+    backlog: int = 20_000
+    """Runs of one tenant that an engine may have open, nested ones too."""
     streams: int = 1000
     calls: int = 60_000
     """Calls a minute of one key."""
@@ -67,12 +76,18 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """The folder of all data, with a folder for each tenant."""
     store: PostgresUrl | None = None
     """The database of all data but evaluations; left out, they are files in the folder."""
+    engine: EngineUrl | None = None
+    """The engine that has runs driven by any process; left out, each server drives those that were begun there."""
+    deployment: str = ""
+    """Its name among deployments that share an engine; left out, one that the database has."""
+    heartbeat: Seconds = 15.0
+    """How long a process may be silent until the engine gives its runs to others."""
     host: str = "127.0.0.1"
     port: int = 8283
     hosts: tuple[str, ...] = ()
     """Names it may be called by besides its own address."""
-    teams: tuple[Path, ...] = ()
-    """Team files or folders; the bundled team if there are none."""
+    teams: tuple[TeamSource, ...] = ()
+    """Team files or folders, `module:attribute` of teams in Python, or teams; the bundled team if there are none."""
     token: str = ""
     """The operator's own token, for the first tenant."""
     unlocked: bool = False
@@ -94,6 +109,10 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     limits: ServerLimits = ServerLimits()
     price: Price | None = None
     """The price of models that no table has."""
+    resume: ResumedRuns = "all"
+    """Which open runs of teams are resumed at the start: also those that were stopped in an orderly way, only those
+    whose process died (`crashed`), or none.
+    """
 
     def stores(self, tenant: str) -> "StoreUrls":
         """Where the stores of a tenant are."""
@@ -141,6 +160,10 @@ def check(settings: ServerSettings) -> None:
                 f"{name[:100]!r} is no name for a host; write it like box.example or box.example:8283, without a "
                 "scheme and without *: a server that answers to every name can be called by every web page"
             )
+    if settings.engine is not None and settings.store is None:
+        raise Invalid("--engine needs a database that all processes share; add --store postgresql://USER@HOST/DATABASE")
+    if settings.deployment and not _DEPLOYMENT.match(settings.deployment):
+        raise Invalid(f"{settings.deployment[:100]!r} is no name for a deployment; use 63 letters, digits, _ and -")
     _check_token(settings.token)
 
 

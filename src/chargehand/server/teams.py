@@ -4,28 +4,40 @@ A team's memory is the tenant's, whatever its file says: two tenants with the sa
 """
 
 import asyncio
+import re
 import secrets
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct, structs
 
 from chargehand.config.load import load_team
+from chargehand.config.python_objects import is_python_name
 from chargehand.config.source import find_team
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget, Ledger, usd_of
+from chargehand.engine.fold import replay
 from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Seconds
+from chargehand.errors import Invalid, Refused
 from chargehand.evals.report_files import reports_folder
+from chargehand.runtime.dispatch_port import Dispatcher, queue_of
 from chargehand.runtime.executor import Executor
-from chargehand.runtime.runner import Outcome, checked
+from chargehand.runtime.nested import requests_around
+from chargehand.runtime.runner import Outcome, Runner, checked, outcome
+from chargehand.server.settings import TeamSource
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import unknown
+from chargehand.server.wire import Problem, unknown
 from chargehand.team import Team
 
+_MAX_OUTER_REQUESTS = 1000
 _MANY = 2**53  # a cap that is never reached
+_RETIRED_FOR: Seconds = 30.0
+"""How long the executor of a team that was replaced stays open at least: a run may be about to begin on it."""
 
 
 class Bounds(Struct, frozen=True):
@@ -73,8 +85,12 @@ class NewRun(Struct, frozen=True):
 class ServedTeam:
     """A team that takes requests. `enforceable` has a budget that its executor can enforce."""
 
-    def __init__(self, tenant: Tenant, team: Team, executor: Executor, enforceable: Team) -> None:
+    def __init__(
+        self, tenant: Tenant, team: Team, executor: Executor, enforceable: Team, stack: AsyncExitStack
+    ) -> None:
         self.team = team
+        self.stack = stack
+        """Closes the executor."""
         self.executor = executor
         self.runner = tenant.open_runner(executor, tenant.on_entries, tenant.on_words)
         self._tenant = tenant
@@ -97,10 +113,25 @@ class ServedTeam:
 
     async def start(self, team: Team, request: ev.RunRequested, run: str, *also: ev.Event) -> "asyncio.Future[Outcome]":
         """Start a run with a request that was checked; back when it is on disk, with what will become of it."""
-        request = self._tenant.redact(request)
+        request = self._tenant.redact(_traced(request))
         events = (*also, *await team.offered(self._tenant.journal, request))
         clean_events = [self._tenant.redact(event) for event in events]
-        return await self._tenant.runs.begin(run, lambda: self.runner.start(run, request, also=clean_events))
+        dispatcher = self._tenant.dispatcher
+        if dispatcher is None:
+            return await self._tenant.runs.begin(run, lambda: self.runner.start(run, request, also=clean_events))
+        await self._check_backlog()
+        request = structs.replace(request, queue=queue_of(request))
+        await self.runner.create(run, request, also=clean_events)
+        await dispatcher.begin(run, queue=request.queue)
+        return self._tenant.runs.watch(partial(self._wait_elsewhere, dispatcher, run))
+
+    async def _check_backlog(self) -> None:
+        """Raise 429 where the tenant has too many runs open already: with an engine the store is their queue."""
+        jobs = self._tenant.journal.jobs
+        most = self._tenant.settings.limits.backlog
+        if jobs is not None and await jobs.count_open(most=most) >= most:
+            detail = f"{most} runs of this tenant are open already; nothing was begun: try again later"
+            raise Problem(429, "overloaded", detail, after=5.0)
 
     def new_name(self) -> str:
         return f"{self.team.name}-{secrets.token_hex(6)}"
@@ -111,7 +142,40 @@ class ServedTeam:
             self._enforceable.check_recorded(first.event.budget)
             self._tenant.stats.runs.follow(run, first.event, first.at)
         clean_answers = [self._tenant.redact(answer) for answer in answers]
-        return await self._tenant.runs.begin(run, lambda: self.runner.resume(run, *clean_answers))
+        dispatcher = self._tenant.dispatcher
+        if dispatcher is None or not isinstance(first.event, ev.RunRequested):
+            return await self._tenant.runs.begin(run, lambda: self.runner.resume(run, *clean_answers))
+        for answer in clean_answers:
+            await dispatcher.tell(run, answer)
+        if not clean_answers:
+            await dispatcher.begin(run, queue=queue_of(first.event))
+        return self._tenant.runs.watch(partial(self._wait_elsewhere, dispatcher, run))
+
+    async def drive(self, run: str, first: ev.Entry, *, steal: bool) -> Outcome:
+        """Drive a run here that the engine has given to this process."""
+        if isinstance(first.event, ev.RunRequested):
+            self._enforceable.check_recorded(first.event.budget)
+            self._tenant.stats.runs.follow(run, first.event, first.at)
+        return await self.runner.resume(run, steal=steal)
+
+    async def _wait_elsewhere(self, dispatcher: Dispatcher, run: str) -> Outcome:
+        """What came of a run that another process drives."""
+        await dispatcher.wait(run)
+        return outcome(run, replay(await self._tenant.journal.read(run)))
+
+
+TRACEPARENT = "traceparent"
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+CALLER_TRACE: ContextVar[str] = ContextVar("chargehand_caller_trace", default="")
+"""The header `traceparent` of the HTTP call that is answered: a run that it starts belongs to that trace."""
+
+
+def _traced(request: ev.RunRequested) -> ev.RunRequested:
+    """The request with the trace of the call that makes it, unless its labels name one."""
+    trace = CALLER_TRACE.get()
+    if TRACEPARENT in request.labels or not _TRACEPARENT.fullmatch(trace):
+        return request
+    return structs.replace(request, labels={**request.labels, TRACEPARENT: trace})
 
 
 class _Kind(Struct, frozen=True):
@@ -131,17 +195,63 @@ class Teams:
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
-        self._stack = AsyncExitStack()
         self._served: dict[_Kind, ServedTeam] = {}
+        self._outer_requests: dict[str, ev.RunRequested] = {}
+        """Of runs that runs driven here are inside of: many may be inside one."""
         self._lock = asyncio.Lock()
         settings = tenant.settings
         self.teams: dict[str, Team] = {}
         self._report_folders: dict[str, Path] = {}
-        for path in settings.teams or (None,):
-            team = load_team(path, model=settings.model, elsewhere=tenant.stores.memory)
-            self.teams[team.name] = team
-            self._report_folders[team.name] = reports_folder(find_team(path)).absolute()
-        tenant.stack.push_async_callback(self._stack.aclose)
+        self._names: dict[TeamSource | None, str] = {}
+        self._retired: list[tuple[Seconds, ServedTeam]] = []
+        for source in settings.teams or (None,):
+            self._add(source, self._load(source))
+        tenant.stack.push_async_callback(self._close)
+
+    def _load(self, source: TeamSource | None) -> Team:
+        memory = self._tenant.stores.memory
+        if isinstance(source, Team):
+            return source.remembering_in(always=memory)
+        return load_team(source, model=self._tenant.settings.model, elsewhere=memory)
+
+    def _add(self, source: TeamSource | None, team: Team) -> None:
+        if team.name in self.teams and self._names.get(source) != team.name:
+            raise Invalid(f"two teams are called {team.name!r}; give one of them another name")
+        self._names[source] = team.name
+        self.teams[team.name] = team
+        team_file = None if isinstance(source, Team) or is_python_name(source) else find_team(source)
+        self._report_folders[team.name] = reports_folder(team_file).absolute()
+
+    async def reload(self, source: Path | str | None) -> Team:
+        """Load a team anew. New runs have it from now on; those that are under way keep the one they have."""
+        team = await asyncio.to_thread(self._load, source)
+        before = self._names[source]
+        self._add(source, team)
+        if team.name != before:
+            del self.teams[before]
+        now = asyncio.get_running_loop().time()
+        for kind in [kind for kind in self._served if kind.team == before]:
+            self._retired.append((now, self._served.pop(kind)))
+        return team
+
+    async def close_retired(self) -> None:
+        """Close the executors of teams that were replaced, once their runs are over."""
+        now = asyncio.get_running_loop().time()
+        for since, served in tuple(self._retired):
+            if now - since > _RETIRED_FOR and not served.runner.under_way:
+                self._retired.remove((since, served))
+                self._tenant.runners.remove(served.runner)
+                await served.stack.aclose()
+
+    async def _close(self) -> None:
+        async with AsyncExitStack() as stack:  # all of them, whichever fails
+            for served in (*self._served.values(), *(served for _, served in self._retired)):
+                stack.push_async_callback(served.stack.aclose)
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues whose runs can be driven with these teams."""
+        return tuple(sorted({queue for team in self.teams.values() for queue in team.queues}))
 
     def get(self, name: str) -> Team:
         """404, with the names that are alike, if there is none of this name."""
@@ -164,11 +274,30 @@ class Teams:
                     self._served[kind] = await self._serve(team, kind)
         return self._served[kind]
 
+    async def runner_of(self, run: str, requested: ev.RunRequested) -> Runner:
+        """The runner to drive a run with: of a team, of a team inside it, or of a worker with a queue of either.
+
+        Refused if none of the teams here is one of those that the run belongs to.
+        """
+        if len(self._outer_requests) > _MAX_OUTER_REQUESTS:
+            self._outer_requests.clear()
+        requests = await requests_around(self._tenant.journal, requested, self._outer_requests)
+        for number, request in enumerate(requests, 1):
+            if request.team in self.teams:
+                served = await self.of(request.team, request.budget)
+                parents = [inner.parent for inner in requests[number:] if inner.parent is not None]
+                return served.runner.inside([parent.worker for parent in parents if parent.kind == "team"])
+        teams = ", ".join(dict.fromkeys(repr(request.team) for request in requests if request.team)) or "no team"
+        raise Refused(
+            f"run {run!r} belongs to {teams}, which is not loaded here; start this process with its team file"
+        )
+
     async def _serve(self, team: Team, kind: _Kind) -> ServedTeam:
         enforceable = team
         if kind != _kind(team.name, team.budget):
             caps = Budget(tokens=_MANY if kind.capped else None, usd=usd_of(_MANY) if kind.priced else None)
             enforceable = team.bounded(budget=team.budget.limited(caps.caps))
         enforceable = await enforceable.keep_budget(self._tenant.finder)
-        executor = await self._stack.enter_async_context(enforceable.executor(self._tenant.finder))
-        return ServedTeam(self._tenant, team, executor, enforceable)
+        async with AsyncExitStack() as stack:
+            executor = await stack.enter_async_context(enforceable.executor(self._tenant.finder))
+            return ServedTeam(self._tenant, team, executor, enforceable, stack.pop_all())

@@ -6,6 +6,7 @@ durable; a stop loses nothing. Nested runs take no slot of their own: their pare
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -74,6 +75,7 @@ class TenantShare:
         self.over = asyncio.Event()
         """Set when nothing more comes from here: the server stops."""
         self.waiting: Line = deque()
+        self._waiting_since: dict[asyncio.Future[None], float] = {}
         self.returning: Line = deque()
 
     @property
@@ -106,6 +108,7 @@ class TenantShare:
         line = self.returning if returns else self.waiting
         turn = asyncio.get_running_loop().create_future()
         line.append(turn)
+        self._waiting_since[turn] = time.monotonic()
         try:
             async with asyncio.timeout(None if returns else self._admission.limits.patience):
                 await turn
@@ -117,6 +120,14 @@ class TenantShare:
             if isinstance(error, TimeoutError):
                 raise self._admission.overloaded() from error
             raise
+        finally:
+            del self._waiting_since[turn]
+
+    @property
+    def longest_wait(self) -> Seconds:
+        """How long the run that waits longest for a slot has done so; 0 if none waits."""
+        first = min(self._waiting_since.values(), default=None)
+        return 0.0 if first is None else time.monotonic() - first
 
     def leave(self) -> None:
         self.running -= 1
@@ -201,6 +212,7 @@ class TenantRuns:
         self._jobs = asyncio.TaskGroup()
         self._outcomes: dict[str, asyncio.Future[Outcome]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._watching: set[asyncio.Task[None]] = set()
         self._begun: dict[str, asyncio.Future[None]] = {}
         self._aside: set[str] = set()
         self.on_left: Callable[[str], None] = lambda _run: None
@@ -221,6 +233,8 @@ class TenantRuns:
         """Take nothing any more, wait so long for what is under way, and cut the rest. Cutting may be done again."""
         self.closing = True
         self._share.refuse(closing())
+        for watching in self._watching:
+            watching.cancel()
         if self._tasks and grace > 0:
             await asyncio.wait(tuple(self._tasks), timeout=grace)
         for task in self._tasks:
@@ -238,6 +252,11 @@ class TenantRuns:
     @property
     def waiting(self) -> int:
         return len(self._share.waiting)
+
+    @property
+    def longest_wait(self) -> Seconds:
+        """How long the run that waits longest for a slot has done so; 0 if none waits."""
+        return self._share.longest_wait
 
     def is_running(self, run: str) -> bool:
         return run in self._outcomes
@@ -287,6 +306,15 @@ class TenantRuns:
             outcome.result()  # what could not even begin is said at once
         return outcome
 
+    def watch(self, carry: Carry) -> "asyncio.Future[Outcome]":
+        """What will become of a run that another process drives. It takes no slot, and a stop does not touch it."""
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        outcome.add_done_callback(lambda future: future.cancelled() or future.exception())
+        watching = self._jobs.create_task(_watch(carry, outcome))
+        self._watching.add(watching)
+        watching.add_done_callback(self._watching.discard)
+        return outcome
+
     async def aside(self, run: str, until: Awaitable[object]) -> None:
         """Have a run that is carried wait without its slot, which others need meanwhile; back when it has one."""
         if run not in self._aside:
@@ -315,6 +343,15 @@ class TenantRuns:
         else:
             self._share.leave()
         self.on_left(run)
+
+
+async def _watch(carry: Carry, outcome: "asyncio.Future[Outcome]") -> None:
+    try:
+        outcome.set_result(await carry())
+    except Exception as error:  # noqa: BLE001 - passed to those who await the outcome
+        outcome.set_exception(error)
+    finally:
+        outcome.cancel()
 
 
 async def _carry(run: str, carry: Carry, begun: "asyncio.Future[None]", outcome: "asyncio.Future[Outcome]") -> None:

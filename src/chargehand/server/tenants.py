@@ -3,12 +3,14 @@
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import Self, TypeAlias, TypeVar, cast
+from typing import Any, Self, TypeAlias, TypeVar, cast
 
 from chargehand.agents.memory_session import Embeddings
+from chargehand.dispatch.dispatcher import JobDispatcher
+from chargehand.dispatch.engine import Engine
 from chargehand.engine.events import Entry
 from chargehand.engine.policy import Seconds
 from chargehand.engine.state import Work
@@ -18,6 +20,7 @@ from chargehand.memory.session import OpenMemory, open_catalog
 from chargehand.models.resolve import Finder, Lookup
 from chargehand.runtime.executor import Executor, Listener
 from chargehand.runtime.feed import Feed
+from chargehand.runtime.listeners import GuardedListener
 from chargehand.runtime.run_loop import TextListener
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.stats import QUICK, Histogram, Labels, Stats
@@ -66,6 +69,7 @@ class Tenant:
         self.finder = tenants.finder
         self.stats = tenants.stats[name]
         self.redactor = tenants.redactor
+        self._listeners = tenants.listeners
         self.journal = journal
         self.catalog = catalog
         self.runs = runs
@@ -77,12 +81,31 @@ class Tenant:
         """Those of the APIs: told of all that was written, and with no entries of a run that is not driven any more."""
         self.runners: list[Runner] = []
         """The runners of every API."""
+        self.dispatcher = None if tenants.engine is None else JobDispatcher(tenants.engine, journal, name)
+        """Has runs driven by other processes; None: they are driven here."""
         self.feed = Feed(journal)
         self.embedding = Embeddings(self.lookup)
         self.memory = OpenMemory(catalog.of(LETTA), self.embedding)
         self._parts: dict[object, object] = {}
+        self._jobs: asyncio.TaskGroup | None = None
+        self._background: set[asyncio.Task[None]] = set()
         runs.on_left = lambda run: self._tell_listeners(run, ())
         stack.push_async_callback(self.embedding.close)
+
+    def work_in(self, jobs: asyncio.TaskGroup) -> None:
+        """Where work in the background goes on, until the tenant is closed."""
+        self._jobs = jobs
+
+    def start_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start work that ends by itself, or with the tenant. Its errors are its own business."""
+        assert self._jobs is not None, "a tenant is open before it is used"
+        task = self._jobs.create_task(_guard(self.name, work))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    def stop_background(self) -> None:
+        for task in self._background:
+            task.cancel()
 
     def part(self, make: "Callable[[Tenant], Part]") -> Part:
         """What an API keeps for this tenant: made when it is first asked for."""
@@ -96,8 +119,8 @@ class Tenant:
 
     def open_runner(self, executor: Executor, listener: Listener, on_text: TextListener | None = None) -> Runner:
         """A runner of this tenant, whose executors are handed no secrets."""
-        redacted = RedactedExecutor(executor, self.redactor)
-        runner = Runner(self.journal, redacted, listener=listener, on_text=on_text)
+        redacted = RedactedExecutor(executor, self.redactor, self._listeners)
+        runner = Runner(self.journal, redacted, listener=listener, on_text=on_text, dispatcher=self.dispatcher)
         self.runners.append(runner)
         return runner
 
@@ -116,10 +139,34 @@ class Tenant:
         """The runner that drives a run; None if none here does."""
         return next((runner for runner in self.runners if run in runner.under_way), None)
 
+    def listen_to_words(self, run: str, hear: WordListener) -> Callable[[], None]:
+        """Have `hear` called with what models write for a run, whichever process drives it; the result ends it."""
+        self.word_listeners.setdefault(run, []).append(hear)
+        words = self.journal.words
+        unsubscribe = None if words is None else words.subscribe(run, hear)
+
+        def leave() -> None:
+            listeners = self.word_listeners.get(run, [])
+            if hear in listeners:
+                listeners.remove(hear)
+            if not listeners:
+                self.word_listeners.pop(run, None)
+            if unsubscribe is not None:
+                unsubscribe()
+
+        return leave
+
     def on_words(self, run: str, work: Work, words: str) -> None:
         """Told of words as they come."""
         for hear in self.word_listeners.get(run, ()):
             hear(work, words)
+
+
+async def _guard(tenant: str, work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception:
+        logger.exception("work in the background of tenant %s ended with an error", tenant)
 
 
 class Tenants:
@@ -128,12 +175,23 @@ class Tenants:
     `on_open` runs in the background after a tenant was opened.
     """
 
-    def __init__(self, settings: ServerSettings, lookup: Lookup, on_open: OnOpen | None = None) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        lookup: Lookup,
+        on_open: OnOpen | None = None,
+        *,
+        listeners: Sequence[Listener] = (),
+    ) -> None:
         self.settings = settings
+        self.listeners = tuple(map(GuardedListener, listeners))
+        """Who hears every entry of every run of every tenant, and of the runs inside them."""
         self.admission = Admission(settings.limits)
         self.stats = defaultdict[str, TenantStats](TenantStats)
         """By tenant, also of one that is not open yet."""
         self._on_open = on_open
+        self.engine: Engine | None = None
+        """Set before the first tenant is opened."""
         self.lookup = lookup
         self.redactor = redactor_of(settings, lookup)
         self.finder = Finder(lookup, price=settings.price, store=settings.store)
@@ -170,10 +228,11 @@ class Tenants:
         """Keep a tenant open until all of them are closed."""
         try:
             async with self._opened(name) as tenant, asyncio.TaskGroup() as jobs:
+                tenant.work_in(jobs)
                 opening.set_result(tenant)
-                chores = jobs.create_task(self._after_opening(tenant))
+                tenant.start_background(self._after_opening(tenant))
                 await self._over.wait()
-                chores.cancel()
+                tenant.stop_background()
         except Exception as error:
             if opening.done():
                 logger.exception("tenant %s did not close well", name)

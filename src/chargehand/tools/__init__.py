@@ -1,1 +1,1 @@
-"""What workers may do: typed functions, the rules they are called by, and a toolbox."""
+"""What workers may do: typed functions, the rules they are called by, toolboxes, and built-in tools."""

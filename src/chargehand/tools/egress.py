@@ -240,12 +240,17 @@ class Egress:
 
     async def _follow(self, url: str) -> FetchedPage:
         for _ in range(HOPS + 1):
-            target = check_url(url, allow=self._allow, ports=self._ports, allow_private=self._private)
-            answer = await exchange(target, await self._addresses(target), min(PATIENCE, self._seconds))
+            target, addresses = await self.locate(url)
+            answer = await exchange(target, addresses, min(PATIENCE, self._seconds))
             if not answer.location:
                 return page(target.url, answer.status, answer.content_type, answer.body, cut=answer.cut)
             url = joined(target.url, answer.location)
         raise ToolFailed(f"{format_url(url)}: more than {HOPS} redirects")
+
+    async def locate(self, url: str) -> tuple[FetchTarget, Sequence[str]]:
+        """Where a URL leads, and the addresses to connect to, which were checked; ToolFailed when it may not be."""
+        target = check_url(url, allow=self._allow, ports=self._ports, allow_private=self._private)
+        return target, await self._addresses(target)
 
     async def _addresses(self, target: FetchTarget) -> Sequence[str]:
         """Where to connect to. One bad address spoils the name: honest names have none."""

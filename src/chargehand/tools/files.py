@@ -30,7 +30,7 @@ def files(root: Path | str) -> tuple[Tool, Tool]:
         start: Annotated[int, Meta(ge=1, description="First line")] = 1,
         lines: Annotated[int, Meta(ge=1, le=2000, description="How many lines")] = 200,
     ) -> Passages:
-        text = _text(place, path)
+        text = read_text(place, path)
         every = text.splitlines(keepends=True)
         if start > max(1, len(every)):
             raise ToolFailed(f"{path} has {len(every)} lines; start at one of them")
@@ -40,7 +40,7 @@ def files(root: Path | str) -> tuple[Tool, Tool]:
         return Passages(path, (FoundPassage(f"{path}#L{start}-L{last}", note + "".join(part)),))
 
     def list_files(pattern: Annotated[str, "Such as *.csv or notes/*.md; * also matches folders below"] = "*") -> Table:
-        matches = sorted((name, size) for name, size in _walk(place) if _matches(name, pattern))
+        matches = sorted((name, size) for name, size in walk_files(place) if _matches(name, pattern))
         if not matches:
             raise ToolFailed(f"no file in {place.name} matches {pattern[:100]!r}; try * for all")
         listed = tuple(matches[:MOST_LISTED])
@@ -53,7 +53,7 @@ def files(root: Path | str) -> tuple[Tool, Tool]:
     return tool(description=reading)(read_file), tool(description=listing)(list_files)
 
 
-def _text(root: Path, path: str) -> str:
+def read_text(root: Path, path: str) -> str:
     """The text of a file; ToolFailed says why it may not or cannot be read."""
     descriptor = _open(root, _inside(root, path), path)
     try:
@@ -116,7 +116,7 @@ def _fitting(lines: list[str]) -> list[str]:
     return lines
 
 
-def _walk(root: Path) -> Iterator[tuple[str, int]]:
+def walk_files(root: Path) -> Iterator[tuple[str, int]]:
     """Plain files below the root, links not followed; hidden ones are left out."""
     count = 0
     for folder, below, names in os.walk(root):

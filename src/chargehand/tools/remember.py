@@ -51,19 +51,14 @@ class Recalled(Struct, frozen=True, omit_defaults=True):
 
 
 def origin_of(caller: Caller) -> Origin:
-    """Who writes, as the engine says. The key is `run/task/attempt/number`, and which run of that name it is."""
-    parts = caller.key.rsplit("/", 3)
-    run, task, attempt, _ = parts if len(parts) == 4 and parts[2].isdecimal() else ("", "", "0", "")
-    if caller.run:  # names may hold slashes
-        run = caller.run
-        task = caller.task
+    """Who writes, as the engine says. The key says which run of its name it is."""
     key = f"{caller.key}#{caller.mark}" if caller.mark else caller.key
     return Origin(
         by="worker",
         name=caller.worker,
-        run=run,
-        task=task,
-        attempt=int(attempt),
+        run=caller.run,
+        task=caller.task,
+        attempt=caller.attempt,
         key=key,
         tainted=caller.tainted,
         mark=caller.mark,

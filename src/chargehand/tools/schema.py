@@ -197,10 +197,10 @@ CallKey = NewType("CallKey", str)
 class Caller(Struct, frozen=True):
     """Who makes a call, written down by the engine. A parameter of this type is filled in; no model can.
 
-    `key` is a CallKey: `run/task/attempt/number`. `tainted` says that the worker has seen text from outside in this
-    attempt; `seen` are the versions of the blocks as they were last shown to it. `mark` is another for another run
-    of the same name: what a tool writes may outlive the journal. `context` is what the call may ask of the runtime;
-    None where the tool is called outside of a run.
+    `key` is a CallKey; `run`, `task` and `attempt` say where the call is made. `tainted` says that the worker has seen
+    text from outside in this attempt; `seen` are the versions of the blocks as they were last shown to it. `mark` is
+    another for another run of the same name: what a tool writes may outlive the journal. `context` is what the call may
+    ask of the runtime; None where the tool is called outside of a run.
     """
 
     key: str
@@ -209,6 +209,7 @@ class Caller(Struct, frozen=True):
     seen: Mapping[str, int] = {}
     run: str = ""
     task: str = ""
+    attempt: int = 0
     mark: str = ""
     context: "StepContext | None" = None
 

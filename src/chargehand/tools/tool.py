@@ -1,9 +1,14 @@
-"""`@tool`: a typed function becomes a schema and a checked call. What it may do in the world it has to say."""
+"""`@tool`: a typed function becomes a schema and a checked call. What it may do in the world it has to say.
+
+A `Toolbox` is where tools come from that share a connection, which is opened and closed by those who use them.
+"""
 
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias, TypedDict, Unpack, overload
+from contextlib import AbstractAsyncContextManager
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload, runtime_checkable
 
 import msgspec
 from msgspec import Raw, Struct, structs
@@ -15,6 +20,7 @@ from chargehand.engine.events import Effect
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.messages import ToolSpec
+from chargehand.text.words import did_you_mean
 from chargehand.tools.calling import THREADS, GivenUp, ToolFailed, failed_by
 from chargehand.tools.schema import Arguments, Caller, CallKey, declared_arguments, function_arguments, name_of
 
@@ -25,9 +31,12 @@ __all__ = [
     "Costs",
     "Tool",
     "ToolFailed",
+    "Toolbox",
     "as_tool",
     "tool",
     "tool_from_schema",
+    "toolbox_tools",
+    "unpack_toolboxes",
     "with_names",
 ]
 
@@ -37,6 +46,7 @@ MOST_NAMES = 50
 _SCHEMA = 'the JSON Schema of its arguments as a dict: {"properties": {"city": {"type": "string"}}}'
 Approve: TypeAlias = bool | Literal["always", "never"]
 Reckon: TypeAlias = Callable[[dict[str, Any]], Amount]
+_AnyTool = TypeVar("_AnyTool")
 
 
 class Costs(Struct, frozen=True):
@@ -44,6 +54,34 @@ class Costs(Struct, frozen=True):
 
     value: object
     used: Amount | None
+
+
+@runtime_checkable
+class Toolbox(Protocol):
+    """A source of tools with a lifetime of its own: a session with a server, a pool of connections, a browser.
+
+    A worker takes all of its tools (`tools=[toolbox]`) or some (`toolbox_tools`). The executor of a team opens it when
+    the first of them is called, once for all workers and runs that it serves, and closes it at its own end. It is
+    opened again when a tool is called after it ended by itself. Each opening is entered and left in a task of its own,
+    on the event loop of the runs; there may be several at a time, one for each executor.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        ...
+
+    def tools(self) -> Sequence["Tool"]:
+        """Its tools as planners, models and checks are told of them. Nothing is opened, and none of them is called."""
+        ...
+
+    def open(self) -> AbstractAsyncContextManager[Sequence["Tool"]]:
+        """Its tools, which can be called inside the context.
+
+        Of those that were declared by `tools` the functions are called; effect, schema, timeout and approval stay as
+        they were declared.
+        """
+        ...
 
 
 class Tool(Declared, frozen=True):
@@ -79,6 +117,10 @@ class Tool(Declared, frozen=True):
     summary: str = ""
     asks: bool = False
     """A person answers its calls: nothing is called."""
+    instructs: bool = False
+    """What it returns was written by who made the team, for the worker to follow; that of other tools is data."""
+    toolbox: Toolbox | None = None
+    """Opened before it is called."""
 
     def __post_init__(self) -> None:
         if not self.timeout > 0 or self.cap < 1:
@@ -117,6 +159,10 @@ class Tool(Declared, frozen=True):
             values[self.arguments.key] = key
         if self.arguments.caller:
             values[self.arguments.caller] = caller or Caller(key)
+        return await self.call_with(values)
+
+    async def call_with(self, values: dict[str, Any]) -> object:
+        """Call with arguments that were checked; ToolFailed when it does not work out."""
         if self.quick:
             return await self._settled(self.function, values)
         try:
@@ -170,6 +216,30 @@ def with_names(tool: Tool, parameter: str, names: Sequence[str]) -> Tool:
 def as_tool(function: Tool | Callable[..., Any]) -> Tool:
     """A tool as it is; any other callable with all that `@tool` assumes."""
     return function if isinstance(function, Tool) else tool(function)
+
+
+def toolbox_tools(toolbox: Toolbox, *patterns: str) -> tuple[Tool, ...]:
+    """The tools of a toolbox, or those whose names match one of the patterns (`read_*`), for `Worker(tools=[...])`.
+
+    Invalid for a pattern that matches none.
+    """
+    tools = [structs.replace(tool, toolbox=toolbox) for tool in toolbox.tools()]
+    for pattern in patterns:
+        if not any(fnmatchcase(tool.name, pattern) for tool in tools):
+            hint = did_you_mean(pattern, [tool.name for tool in tools])
+            raise Invalid(f"toolbox {toolbox.name!r} has no tool {pattern!r}; {hint}")
+    return tuple(tool for tool in tools if not patterns or any(fnmatchcase(tool.name, pattern) for pattern in patterns))
+
+
+def unpack_toolboxes(tools: Sequence[_AnyTool | Toolbox]) -> tuple[_AnyTool | Tool, ...]:
+    """Tools as a worker brings them, with those of a toolbox in its place."""
+    unpacked: list[_AnyTool | Tool] = []
+    for tool in tools:
+        if isinstance(tool, Toolbox):
+            unpacked += toolbox_tools(tool)
+        else:
+            unpacked.append(tool)
+    return tuple(unpacked)
 
 
 class ToolSettings(TypedDict, total=False):

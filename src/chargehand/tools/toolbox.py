@@ -1,157 +1,136 @@
-"""The tools a team may name without further settings, in Python and in a team file; those about days are here."""
+"""Toolboxes in use: each is opened when the first of its tools is called, and closed with the executor it serves.
 
-import time
-from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta, tzinfo
-from typing import Annotated, Any, TypeAlias
+A toolbox that cannot be opened, or that ended by itself, fails calls and never a run: it is tried again by the next
+call that the tool's breaker lets through.
+"""
 
-from msgspec import Meta, Struct, structs
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Self, TypeVar
 
-from chargehand.engine.policy import Instant
-from chargehand.errors import Invalid
-from chargehand.models.artifacts import Figure
-from chargehand.text.words import did_you_mean
-from chargehand.tools.calculator import calculator
-from chargehand.tools.chart import chart
-from chargehand.tools.tool import Tool, ToolFailed, tool
+from msgspec import structs
 
-Clock: TypeAlias = Callable[[], Instant]
-Day: TypeAlias = Annotated[str, "A day as YYYY-MM-DD"]
+from chargehand.code_errors import message_of
+from chargehand.tools.calling import ToolFailed
+from chargehand.tools.tool import Tool, Toolbox
 
-_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+logger = logging.getLogger(__name__)
 
-
-class DayInfo(Struct, frozen=True):
-    """A day. `quarter` is such as 2026-Q2, `week` the ISO week such as 2026-W20."""
-
-    date: str
-    weekday: str
-    quarter: str
-    week: str
-    month_ends: str
+OPEN_TIMEOUT = 30.0
+"""Seconds that opening a toolbox may take."""
+CLOSE_TIMEOUT = 10.0
+"""Seconds that closing one may take before its task is cancelled."""
+_AnyTool = TypeVar("_AnyTool")
 
 
-def dates(clock: Clock, zone: tzinfo = UTC) -> tuple[Tool, ...]:
-    """`today`, `date_info`, `days_between` and `add_days`."""
+class OpenToolboxes:
+    """The toolboxes of one executor, on one event loop. As a context, it closes at its end what was opened."""
 
-    def today() -> DayInfo:
-        """Which day it is today, with weekday, quarter and week."""
-        return _info(datetime.fromtimestamp(clock(), zone).date())
+    def __init__(self) -> None:
+        self._connections: dict[int, _Connection] = {}
+        self._jobs = asyncio.TaskGroup()
 
-    def make(function: Callable[..., object], summary: str, *, stable: bool = True) -> Tool:
-        return tool(quick=True, trusted=True, stable=stable, summary=summary)(function)
+    async def __aenter__(self) -> Self:
+        await self._jobs.__aenter__()
+        return self
 
-    return (
-        make(today, "which day it is", stable=False),
-        make(date_info, "weekday, quarter and week of a day"),
-        make(days_between, "days between two days"),
-        make(add_days, "the day some days later or earlier"),
-    )
+    async def __aexit__(self, *_error: object) -> None:
+        for connection in self._connections.values():
+            self._jobs.create_task(connection.close())
+        await self._jobs.__aexit__(None, None, None)
 
+    def connect(self, tools: Sequence[_AnyTool]) -> tuple[_AnyTool | Tool, ...]:
+        """These tools; those of a toolbox open it when they are called."""
+        return tuple(self._connected(tool) if isinstance(tool, Tool) else tool for tool in tools)
 
-def date_info(day: Day) -> DayInfo:
-    """Weekday, quarter, ISO week and end of the month of a day."""
-    return _info(_day(day))
-
-
-def days_between(start: Day, end: Day) -> Figure:
-    """How many days lie between two days: 1 from one day to the next, negative when the end comes first."""
-    days = (_day(end) - _day(start)).days
-    return Figure(value=str(days), expression=f"{start} to {end}", unit="day" if abs(days) == 1 else "days")
-
-
-def add_days(
-    day: Day, days: Annotated[int, Meta(ge=-1_000_000, le=1_000_000, description="May be negative")]
-) -> DayInfo:
-    """The day that lies so many days after (or before) another."""
-    try:
-        return _info(_day(day) + timedelta(days=days))
-    except OverflowError as error:
-        raise ToolFailed(f"{days} days from {day} is outside the years 1 to 9999") from error
+    def _connected(self, tool: Tool) -> Tool:
+        toolbox = tool.toolbox
+        if toolbox is None:
+            return tool
+        connection = self._connections.setdefault(id(toolbox), _Connection(toolbox, self._jobs))
+        call = connection.caller_of(tool.name)
+        return structs.replace(tool, function=call, timeout=OPEN_TIMEOUT + tool.timeout, toolbox=None)
 
 
-def _day(text: str) -> date:
-    try:
-        return date.fromisoformat(text.strip())
-    except ValueError as error:
-        raise ToolFailed(f"{text[:40]!r} is no day; write it as YYYY-MM-DD, for example 2026-05-17") from error
+class _Connection:
+    """A toolbox that an executor uses: not opened yet, being opened, open, or ended."""
+
+    def __init__(self, toolbox: Toolbox, jobs: asyncio.TaskGroup) -> None:
+        self.toolbox = toolbox
+        self._jobs = jobs
+        self._opening: _Opening | None = None
+
+    def caller_of(self, name: str) -> Callable[..., Any]:
+        """A function that calls the tool of this name in the open toolbox."""
+
+        async def call(**arguments: Any) -> object:
+            tools = await self._open_tools()
+            if name not in tools:
+                raise ToolFailed(f"{name} is not offered by {self.toolbox.name} any more; do without it", broken=True)
+            return await tools[name].call_with(arguments)
+
+        return call
+
+    async def _open_tools(self) -> Mapping[str, Tool]:
+        if self._opening is None or self._opening.has_ended:
+            self._opening = _Opening(self.toolbox, self._jobs)
+        opening = self._opening
+        await opening.is_settled.wait()
+        if opening.problem:
+            raise ToolFailed(f"{self.toolbox.name} could not be opened: {opening.problem}", broken=True)
+        return opening.tools
+
+    async def close(self) -> None:
+        if self._opening is not None:
+            await self._opening.close()
 
 
-def _info(day: date) -> DayInfo:
-    iso = day.isocalendar()
-    following = date(day.year + day.month // 12, day.month % 12 + 1, 1) if day.year < 9999 or day.month < 12 else None
-    ends = following - timedelta(days=1) if following else date.max
-    return DayInfo(
-        date=day.isoformat(),
-        weekday=_WEEKDAYS[day.weekday()],
-        quarter=f"{day.year:04d}-Q{(day.month + 2) // 3}",
-        week=f"{iso.year:04d}-W{iso.week:02d}",
-        month_ends=ends.isoformat(),
-    )
+class _Opening:
+    """One opening of a toolbox. Its own task enters and leaves the context: many may not be left by another task."""
 
+    def __init__(self, toolbox: Toolbox, jobs: asyncio.TaskGroup) -> None:
+        self._toolbox = toolbox
+        self._is_closing = asyncio.Event()
+        self.is_settled = asyncio.Event()
+        """Set when it is open or has failed."""
+        self.tools: Mapping[str, Tool] = {}
+        self.problem = ""
+        """Why it could not be opened, in words."""
+        self._task = jobs.create_task(self._hold(), name=f"toolbox {toolbox.name}")
 
-# --- a person
+    @property
+    def has_ended(self) -> bool:
+        return self._task.done()
 
+    async def close(self) -> None:
+        self._is_closing.set()
+        if not self.is_settled.is_set():
+            self._task.cancel()
+        _, pending = await asyncio.wait([self._task], timeout=CLOSE_TIMEOUT)
+        if pending:
+            logger.warning("toolbox %s did not close within %g s", self._toolbox.name, CLOSE_TIMEOUT)
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=CLOSE_TIMEOUT)
 
-def ask_person(
-    question: Annotated[str, Meta(min_length=1, description="One question, with all that is needed to answer it")],
-    options: Annotated[tuple[str, ...], Meta(max_length=20, description="The answers to choose from")] = (),
-    schema: Annotated[dict[str, Any], Meta(description="The JSON Schema of the answer")] | None = None,
-    *,
-    free_text: Annotated[
-        bool, Meta(description="Whether an answer that is none of the options is of use, too")
-    ] = False,
-) -> object:
-    """Ask the person you work for what only they can know or decide. The work waits until they answer."""
-    del question, options, schema, free_text
-    raise ToolFailed("no person can be asked here; go on without, and say what you took for granted")
+    async def _hold(self) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                async with asyncio.timeout(OPEN_TIMEOUT):
+                    tools = await stack.enter_async_context(self._toolbox.open())
+                self.tools = {tool.name: tool for tool in tools}
+                self.is_settled.set()
+                await self._is_closing.wait()
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a foreign context; calls are told
+            self._note_end(error)
+        finally:
+            self.is_settled.set()
 
-
-def _ask_person(_clock: Clock) -> tuple[Tool, ...]:
-    asking = tool(quick=True, trusted=True, summary="asks the person who made the request")(ask_person)
-    return (structs.replace(asking, asks=True),)
-
-
-# --- all of them
-
-
-Factory: TypeAlias = Callable[[Clock], tuple[Tool, ...]]
-
-
-def _sandbox(_clock: Clock) -> tuple[Tool, ...]:
-    from chargehand.tools.sandbox import python_sandbox  # noqa: PLC0415 - a team pays only for the tools it names
-
-    return (python_sandbox(),)
-
-
-BUILT_IN: dict[str, Factory] = {
-    "ask_person": _ask_person,
-    "calculator": lambda _: (calculator(),),
-    "chart": lambda _: (chart(),),
-    "dates": dates,
-    "sandbox": _sandbox,
-}
-WITH_SETTINGS = {
-    "sql": 'from chargehand.tools.sql import sql, and write tools=[sql("shop.db")]',
-    "documents": 'from chargehand.tools.documents import documents, and write tools=[documents("notes/")]',
-    "files": 'from chargehand.tools.files import files, and write tools=[*files("out/")]',
-    "fetch": 'from chargehand.tools.fetch import fetch, and write tools=[fetch(["example.com"])]',
-}
-"""The rest of the toolbox: what these work on has to be said. Each with what to write in Python."""
-
-
-def built_in(name: str, clock: Clock) -> tuple[Tool, ...]:
-    """The tools of this name; Invalid with the nearest one when there is none."""
-    if name in BUILT_IN:
-        return BUILT_IN[name](clock)
-    raise Invalid(f"there is no built-in tool {name!r}; {did_you_mean(name, BUILT_IN)}")
-
-
-def tools_named(source: str, name: str = "") -> tuple[Tool, ...]:
-    """The tools of a source as a team has them: one that is alone is called `name`, or like its source."""
-    tools = built_in(source, time.time)
-    return (renamed(tools[0], name or source),) if len(tools) == 1 else tools
-
-
-def renamed(tool: Tool, name: str) -> Tool:
-    return tool if tool.name == name else structs.replace(tool, spec=structs.replace(tool.spec, name=name))
+    def _note_end(self, error: BaseException) -> None:
+        reason = f"{type(error).__name__}: {message_of(error)}".removesuffix(": ")
+        if not self.is_settled.is_set():
+            is_late = isinstance(error, TimeoutError)
+            self.problem = f"it took longer than {OPEN_TIMEOUT:g} s" if is_late else reason
+        if not self._is_closing.is_set():
+            logger.warning("toolbox %s ended: %s", self._toolbox.name, self.problem or reason)

@@ -193,11 +193,12 @@ class _Turn:
             names = ", ".join(self.lead.names)
             text = f"Say who does what next: `next` is one of {names}, and `instruction` the task."
             raise self.calls.send_back("no_next", "next", text)
+        planned = {task.id for task in brief.tasks}  # not the items of a list
         task = Task(
             TaskId(free_id(brief.tasks)),
             instruction,
             worker,
-            after=tuple(Edge(result.task, "optional") for result in brief.inputs if "[" not in result.task),
+            after=tuple(Edge(result.task, "optional") for result in brief.inputs if result.task in planned),
             replaces=TaskId(reply.replaces if reply.replaces in _failed_tasks(brief) else ""),
         )
         if fingerprint(task) in map(fingerprint, brief.tasks):

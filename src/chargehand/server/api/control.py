@@ -39,7 +39,7 @@ from chargehand.server.api.shapes import (
 )
 from chargehand.server.idempotency import RunKey
 from chargehand.server.routing import CALLER, ApiCaller
-from chargehand.server.run_control import RecordedRun, Say, read_run, tell_run
+from chargehand.server.run_control import RecordedRun, Say, read_run, tell_run, wait_for_run
 from chargehand.server.teams import Bounds, NewRun, Teams
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Fault, Problem, reply, unknown
@@ -63,7 +63,7 @@ async def pause_run(tenant: Tenant, run: str, body: ReasonBody) -> RunInfo:
     """Start nothing more until it is resumed; its time goes on."""
 
     def pause(recorded: RecordedRun) -> ev.Event | None:
-        if not tenant.runs.is_running(run):
+        if not recorded.is_driven:
             raise Refused(f"run {run!r} is not under way, so nothing of it goes on")
         return None if recorded.state.paused else ev.PauseSet(paused=True, reason=body.reason)
 
@@ -75,10 +75,9 @@ async def resume_run(tenant: Tenant, run: str, body: ReasonBody) -> RunInfo:
     """Go on with a run that was paused or interrupted."""
 
     def resume(recorded: RecordedRun) -> ev.Event | None:
-        is_running = tenant.runs.is_running(run)
-        if not is_running and recorded.state.input is not None:
+        if not recorded.is_driven and recorded.state.input is not None:
             raise Refused(f"run {run!r} waits for a person; answer its question: POST /api/runs/{run}/answer")
-        goes_on = is_running and not recorded.state.paused
+        goes_on = recorded.is_driven and not recorded.state.paused
         return None if goes_on else ev.PauseSet(paused=False, reason=body.reason)
 
     return await _tell(tenant, run, resume)
@@ -101,6 +100,11 @@ async def judge_plan(tenant: Tenant, request: Request, run: str, body: VerdictBo
 @operation("POST", "/api/runs/{run}/answer", scope="run")
 async def answer_run(tenant: Tenant, request: Request, run: str, body: AnswerBody) -> RunInfo:
     """Answer the question a run asks."""
+    return await answer_question(tenant, run, body, _name_of_caller(request))
+
+
+async def answer_question(tenant: Tenant, run: str, body: AnswerBody, by: str) -> RunInfo:
+    """The same for whoever is called so."""
     _check_plan(body)
     result = msgspec.Raw(msgspec.json.encode(body.result))
 
@@ -112,7 +116,7 @@ async def answer_run(tenant: Tenant, request: Request, run: str, body: AnswerBod
             feedback=body.feedback,
             plan=body.plan,
             result=result,
-            by=_name_of_caller(request),
+            by=by,
         )
 
     return await _tell(tenant, run, answer)
@@ -254,7 +258,7 @@ async def delete_run(tenant: Tenant, run: str) -> DeletedRuns:
     names = (run, *await tenant.journal.inside(run))
     pruned = await asyncio.to_thread(journal_store(tenant.stores.journal).prune, names)
     if pruned.held:
-        raise Refused(f"run {run!r} is driven by another process; stop it there")
+        raise Refused(f"run {run!r} is under way in another process; cancel it first")
     tenant.part(RunSummaries).forget(names)
     return DeletedRuns(names)
 
@@ -323,10 +327,9 @@ async def _cancel(tenant: Tenant, run: str) -> RecordedRun:
     await tell_run(tenant, run, lambda _: ev.CancelRequested("done again in another run"))
     try:
         async with asyncio.timeout(_PATIENCE):
-            await tenant.runs.outcome(run)
+            return await wait_for_run(tenant, run)
     except TimeoutError as error:
         raise Problem(409, "busy", f"run {run!r} was cancelled and has not stopped yet; try again soon") from error
-    return await read_run(tenant, run)
 
 
 def _new_run(

@@ -1,6 +1,7 @@
 """What a run writes: as JSON, as it comes (server-sent events), and all of it as a trace."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import cast
 
 import msgspec
@@ -221,6 +222,9 @@ def _events_and_words(
     """The events of a run, and what models write meanwhile. Both are over when the run is."""
     pieces = Output[bytes]()
 
+    def add(words: StreamedWords) -> None:
+        pieces.add(event(words, name="words"))
+
     async def events() -> AsyncGenerator[bytes]:
         try:
             async for part in _events(tenant, followed, marks, lean=lean):
@@ -229,21 +233,28 @@ def _events_and_words(
             pieces.close()
 
     async def words() -> AsyncGenerator[bytes]:
-        listeners = tenant.word_listeners.setdefault(followed.run, [])
-        listeners.append(hear)
-        try:
+        with listen_to_words(tenant, followed.run, add):
             async for piece in pieces.read():
                 yield piece
-        finally:
-            listeners.remove(hear)
-            if not listeners:
-                tenant.word_listeners.pop(followed.run, None)
-
-    def hear(work: Work, text: str) -> None:
-        words = StreamedWords(run=followed.run, work=work.kind, task=work.task, attempt=work.number, text=text)
-        pieces.add(event(words, name="words"))
 
     return events(), words()
+
+
+@contextmanager
+def listen_to_words(tenant: Tenant, run: str, add: Callable[[StreamedWords], None] | None) -> Generator[None]:
+    """Have what models write for a run handed to `add` as it comes, inside the context; None: nothing is heard."""
+    if add is None:
+        yield
+        return
+
+    def hear(work: Work, text: str) -> None:
+        add(StreamedWords(run=run, work=work.kind, task=work.task, attempt=work.number, text=text))
+
+    leave = tenant.listen_to_words(run, hear)
+    try:
+        yield
+    finally:
+        leave()
 
 
 async def _events(tenant: Tenant, followed: Followed, marks: dict[str, int], *, lean: bool) -> AsyncGenerator[bytes]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from msgspec import UNSET, structs
@@ -26,6 +26,7 @@ from chargehand.journal.protocol import RunRow
 from chargehand.runtime.trace import Tracer
 from chargehand.server.api.operations import Handler, operation
 from chargehand.server.api.shapes import (
+    LATEST,
     AmountInfo,
     BoundedBody,
     ListChanges,
@@ -44,13 +45,13 @@ from chargehand.server.api.shapes import (
     show,
 )
 from chargehand.server.idempotency import BegunRun, RunKey, key_of
+from chargehand.server.latest_runs import WorkerTimes
 from chargehand.server.run_control import read_run
 from chargehand.server.streams import MEDIA_TYPE, event, streamed
 from chargehand.server.teams import Bounds, NewRun, Teams
 from chargehand.server.tenant_runs import root_of
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import reply
-from chargehand.server.worker_times import WorkerTimes
 
 _MAX_KEPT = 10_000
 _PAGE = 100
@@ -178,11 +179,11 @@ async def _forecast(tenant: Tenant, state: RunState, plan: Plan) -> PlanForecast
 
 
 async def _is_held_elsewhere(tenant: Tenant, run: str, state: RunState) -> bool:
-    """Whether another process drives an open run."""
+    """Whether another process drives an open run, or an engine has that done."""
     root = root_of(run, state.requested)
     if state.ended is not None or tenant.runs.is_running(root):
         return False
-    return (await tenant.journal.row(root)).held
+    return tenant.dispatcher is not None or (await tenant.journal.row(root)).held
 
 
 def state_of(tenant: Tenant, run: str, state: RunState, *, is_held: bool = False) -> State:
@@ -327,10 +328,60 @@ class _Changes:
         """The runs that changed, once there are any; changes within a moment are told together."""
         await self._wakeup.wait()
         await asyncio.sleep(_GATHERED)
+        return self.take_now()
+
+    def take_now(self) -> list[str]:
         self._wakeup.clear()
         runs = list(self._runs)
         self._runs.clear()
         return runs
+
+    def look(self) -> None:
+        """Have the reader look, though no run is known to have changed."""
+        self._wakeup.set()
+
+
+class _RunsElsewhere:
+    """The runs that other processes write, for one reader of the list: told from the length of the latest and the open.
+
+    There are none where the journal is not told of other processes.
+    """
+
+    def __init__(self, tenant: Tenant, on_notice: Callable[[], None]) -> None:
+        self._tenant = tenant
+        self._on_notice = on_notice
+        self._seqs: dict[str, int] = {}
+        self._open: set[str] = set()
+        self._may_have_changed = tenant.journal.notices is not None
+        notices = tenant.journal.notices
+        self.close = _nothing if notices is None else notices.subscribe_all(self._hear)
+
+    def _hear(self) -> None:
+        self._may_have_changed = True
+        self._on_notice()
+
+    async def changed(self) -> list[str]:
+        """Those that changed since they were last asked for; at first, all that are open."""
+        if not self._may_have_changed:
+            return []
+        self._may_have_changed = False
+        journal = self._tenant.journal
+        rows = [*await journal.latest(before=LATEST, limit=_PAGE), *await journal.open_runs()]
+        seqs = {row.run: row.seq for row in rows}
+        is_first = not self._seqs
+        changed = {row.run for row in rows if row.ended is None} if is_first else _changes(self._seqs, seqs)
+        changed |= self._open - seqs.keys()
+        self._seqs = seqs
+        self._open = {row.run for row in rows if row.ended is None}
+        return [run for run in changed if not self._tenant.runs.is_running(run)]
+
+
+def _changes(before: Mapping[str, int], now: Mapping[str, int]) -> set[str]:
+    return {run for run, seq in now.items() if before.get(run) != seq}
+
+
+def _nothing() -> None:
+    """Of what is not subscribed to."""
 
 
 class LiveSummaries:
@@ -368,13 +419,19 @@ class LiveSummaries:
         """An event for each run under way, and for each that changes from now on."""
         changes = _Changes(run for runner in self._tenant.runners for run in runner.under_way)
         self._readers.add(changes)
+        elsewhere = _RunsElsewhere(self._tenant, changes.look)
         try:
             while True:
-                for run in await changes.take():
+                runs = await changes.take()
+                for run in await elsewhere.changed():
+                    self._states.pop(run, None)
+                    runs.append(run)
+                for run in dict.fromkeys(runs):
                     line = await self._summary(run)
                     if line is not None and not line.parent and query.team in (UNSET, line.team):
                         yield event(line, name="run.line")
         finally:
+            elsewhere.close()
             self._readers.discard(changes)
 
     async def _summary(self, run: str) -> RunSummary | None:
@@ -389,7 +446,8 @@ class LiveSummaries:
                 self._states[run] = state
         if state.ended is not None:
             self._states.pop(run, None)
-        return summary_of(self._tenant, run, state)
+        is_held = await _is_held_elsewhere(self._tenant, run, state)
+        return summary_of(self._tenant, run, state, is_held=is_held)
 
 
 @operation("GET", "/api/runs/events", media=(MEDIA_TYPE,))

@@ -43,7 +43,6 @@ from chargehand.server.api.shapes import (
     PassageInfo,
     PassageList,
     PassagesAfter,
-    PassageUse,
     PassageUses,
     PlanBody,
     PlanDraft,
@@ -61,13 +60,12 @@ from chargehand.server.api.shapes import (
     WorkerScore,
     show,
 )
-from chargehand.server.passage_uses import find_uses
+from chargehand.server.latest_runs import WorkerTimes, find_uses
 from chargehand.server.routing import CALLER, ApiCaller
 from chargehand.server.teams import Teams
 from chargehand.server.tenant_runs import root_of
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, unknown
-from chargehand.server.worker_times import WorkerTimes
 from chargehand.team import Team
 from chargehand.tools.tool import Tool
 
@@ -213,14 +211,16 @@ class LatestHealth:
     async def look(self, now: Instant) -> HealthReport:
         if self._last is None or not 0 <= now - self._last.at < _FRESH:
             journal = self._tenant.journal
-            names = [row.run for row in await journal.latest(before=LATEST, limit=MAX_RUNS)]
+            rows = await journal.latest(before=LATEST, limit=MAX_RUNS)
+            held = {row.run for row in rows if row.held}
             runs: list[tuple[str, list[Entry]]] = []
             driven: set[str] = set()
-            for name in names:
+            for name in (row.run for row in rows):
                 with suppress(Corrupt):  # the others are worth a look all the same
                     entries = await journal.read(name)
                     runs.append((name, entries))
-                    if self._tenant.runs.is_running(root_of(name, entries[0].event)):
+                    root = root_of(name, entries[0].event)
+                    if root in held or self._tenant.runs.is_running(root):
                         driven.add(name)
             self._last = HealthReport(health(runs, now, driven=driven), len(runs), now)
         return self._last
@@ -347,8 +347,7 @@ async def list_passage_uses(tenant: Tenant, team: str, archive: str, passage: st
     """The tasks that found a passage when they searched, by the latest runs of the team."""
     async with _memory(tenant, team) as memory:
         await _archive_id(memory, archive)
-    uses = await find_uses(tenant, team, passage)
-    return PassageUses(tuple(show(use, PassageUse) for use in uses.uses), uses.runs)
+    return await find_uses(tenant, team, passage)
 
 
 async def _archive_id(memory: OpenMemory, archive: str) -> str:

@@ -31,11 +31,10 @@ from chargehand.runtime.executor import Done, Executor, Listener, Proposal, Refi
 from chargehand.server.letta.custom_tools import client_side_tools, custom_tools
 from chargehand.server.letta.message_log import read_logs
 from chargehand.server.letta.models import BoundedModel, JsonReply, MessageAllowances, find_model
+from chargehand.server.letta.queue import AgentQueue
 from chargehand.server.letta.request import AgentRequest, ClientReturns, recorded_request
 from chargehand.server.letta.settings import read_rules, settings_of
-from chargehand.server.tenant_runs import TenantRuns
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import Problem
 from chargehand.tools.remember import ARCHIVE_TOOLS, NAMES
 from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed, tool
 
@@ -138,49 +137,6 @@ def is_supervisor(profile: Profile, persona: str = "") -> bool:
     """Whether an agent hands work to others: it says so in its tags, or speaks of routing by tags."""
     tags = [tag.lower() for tag in profile.tags]
     return "supervisor" in tags or "manager" in tags or "match_all" in f"{profile.prompt}\n{persona}"
-
-
-class AgentQueue:
-    """A queue for each lane (a conversation, or an agent). The run at its head stays there until it leaves.
-
-    A run behind another has no place among the tenant's runs, where other agents may need it. So there may be
-    `max_waiting` of them, and half as many in one lane.
-    """
-
-    def __init__(self, runs: TenantRuns, max_waiting: int) -> None:
-        self._runs = runs
-        self._max_waiting = max_waiting
-        self._lanes: dict[str, dict[str, asyncio.Event]] = {}
-
-    def check(self, lane: str) -> None:
-        """Raise 429 if the queue is too long for one more."""
-        length = len(self._lanes.get(lane, ()))
-        waiting = sum(len(queue) - 1 for queue in self._lanes.values()) if length else 0
-        if length and (length > self._max_waiting // 2 or waiting >= self._max_waiting):
-            reason = f"{length} messages to {lane} are under way already; nothing was begun: try again soon"
-            raise Problem(429, "busy", reason, after=1.0)
-
-    def join(self, lane: str, run: str) -> None:
-        queue = self._lanes.setdefault(lane, {})
-        is_first = not queue
-        turn = queue.setdefault(run, asyncio.Event())
-        if is_first:
-            turn.set()
-
-    async def wait_turn(self, lane: str, run: str) -> None:
-        """Wait to be at the head. A run that never joined does not wait: messages between agents are not queued."""
-        turn = self._lanes.get(lane, {}).get(run)
-        if turn is not None and not turn.is_set():
-            await self._runs.aside(run, turn.wait())
-
-    def leave(self, lane: str, run: str) -> None:
-        queue = self._lanes.get(lane, {})
-        if queue.pop(run, None) is None:
-            return
-        if queue:
-            next(iter(queue.values())).set()
-        else:
-            del self._lanes[lane]
 
 
 class LettaExecutor(Executor):

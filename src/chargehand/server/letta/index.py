@@ -7,14 +7,17 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Protocol, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from chargehand.memory.catalog import Order
 from chargehand.server.letta.message_log import MessageLog
+from chargehand.server.letta.wire import LettaMessage
 
 OWN_CONVERSATION = "default"
 """What clients call the conversation that an agent has by itself."""
 _Item = TypeVar("_Item")
+_ENCODER = msgspec.json.Encoder()
 
 
 class ListPage(Struct, frozen=True):
@@ -85,6 +88,36 @@ def is_indexed(saved: SavedLog) -> bool:
     return saved.has_messages and (log.over or log.is_working or log.is_waiting)
 
 
+def run_row(saved: SavedLog) -> tuple[object, ...]:
+    """What is written of a run itself."""
+    log = saved.log
+    return (
+        log.run,
+        log.name,
+        "" if saved.is_deleted else log.agent,
+        log.conversation,
+        log.began,
+        log.status,
+        log.stop,
+        not log.over,
+        log.is_background,
+        _ENCODER.encode(log.describe_run()),
+    )
+
+
+def message_row(log: MessageLog, message: LettaMessage, clean: Callable[[bytes], bytes]) -> tuple[object, ...]:
+    """What is written of one message; `clean` takes the secrets out of it."""
+    return (
+        message.id,
+        log.agent,
+        log.conversation,
+        message.run_id,
+        message.message_type,
+        log.began,
+        clean(_ENCODER.encode(message)),
+    )
+
+
 def is_from_end_of_runs(page: ListPage) -> bool:
     """Whether a page of runs is read from its end: those nearest to `before`."""
     return bool(page.before) and not page.after
@@ -118,6 +151,10 @@ class Index(Protocol):
 
     async def waiting_run(self, lane: str) -> str:
         """The run that waits for its client, in a conversation or in the agent's own; empty if none does."""
+        ...
+
+    async def latest_run(self, lane: str) -> str | None:
+        """The journal of the run that began last, in a conversation or in the agent's own."""
         ...
 
     async def waiting_agents(self) -> list[str]:

@@ -73,6 +73,8 @@ class MessageLog:
         self.agent = agent if request is None else request.agent
         self.messages: list[LettaMessage] = []
         self.began: Instant = 0.0
+        self.seq = 0
+        """The number of the last entry that was read."""
         self.stop = ""
         self.over = False
         self.approval: Approval | None = None
@@ -164,6 +166,7 @@ class MessageLog:
 
     def read(self, entry: ev.Entry) -> None:
         event = entry.event
+        self.seq = entry.seq
         reader = self._READERS.get(type(event))
         if reader is not None and getattr(event, "task", self._task) == self._task:
             self._at = entry.at

@@ -15,7 +15,7 @@ from chargehand.server.letta.index import IndexedRun, IndexedRunFilter, MessageF
 from chargehand.server.letta.models import check_model
 from chargehand.server.letta.request import approvals_in, check_messages, read_answer, read_request
 from chargehand.server.letta.routing import LettaCall, join_json, route
-from chargehand.server.letta.sessions import Session
+from chargehand.server.letta.session import Session
 from chargehand.server.letta.settings import refuse_unsupported, settings_of, to_catalog
 from chargehand.server.letta.wire import (
     CancelRequest,
@@ -97,8 +97,10 @@ async def _answer_approval(call: LettaCall, sent: Sequence[MessageCreate], lane:
     mark = await mark_of(call.request)
     async with lock_of(call.tenant, f"verdicts {lane}"):
         answered = await repeats.begun_by(mark) if repeated else ""
+        log = None if answered else await sessions.waiting_log(lane)
+        if repeated and not answered and log is None:
+            answered = await sessions.answered_by(lane, sent)
         if not answered:
-            log = await sessions.waiting_log(lane)
             if log is None or log.approval is None:
                 reason = "nothing waits for approval: it was answered already, or withdrawn by another message"
                 raise Problem(422, "not_waiting", reason)

@@ -17,6 +17,8 @@ from chargehand.server.letta.index import (
     is_from_end_of_messages,
     is_from_end_of_runs,
     is_indexed,
+    message_row,
+    run_row,
 )
 from chargehand.store_url import PostgresUrl
 
@@ -24,14 +26,18 @@ _ENCODER = msgspec.json.Encoder()
 # the index can be rebuilt from the journal, so a commit need not wait for the disk
 _NO_WAIT = "SELECT set_config('synchronous_commit', 'off', true)"
 _RUN = """
-    INSERT INTO letta_runs (id, name, agent, conversation, created, status, stop, open, background, body)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+    INSERT INTO letta_runs (id, name, agent, conversation, created, status, stop, open, background, body, seq)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
     ON CONFLICT (tenant, id) DO UPDATE SET status = excluded.status, stop = excluded.stop, open = excluded.open,
-    body = excluded.body
+    body = excluded.body, seq = excluded.seq WHERE letta_runs.seq <= excluded.seq
 """
 _MESSAGE = """
     INSERT INTO letta_messages (id, agent, conversation, run, type, created, body)
     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (tenant, id) DO NOTHING
+"""
+_LATEST = """
+    SELECT name FROM letta_runs WHERE tenant = current_tenant() AND id = name
+        AND (conversation = $1 OR (conversation = '' AND agent = $1)) ORDER BY created DESC, number DESC LIMIT 1
 """
 _WAITING = "FROM letta_runs WHERE tenant = current_tenant() AND open AND stop = 'requires_approval' AND agent <> ''"
 _ENDED = "SELECT name FROM letta_runs WHERE tenant = current_tenant() GROUP BY name HAVING NOT bool_or(open)"
@@ -98,33 +104,9 @@ class PostgresIndex:
         await (await self._open()).write(work)
 
     async def _save_log(self, db: Connection, saved: SavedLog) -> None:
-        log = saved.log
-        row = (
-            log.run,
-            log.name,
-            "" if saved.is_deleted else log.agent,
-            log.conversation,
-            log.began,
-            log.status,
-            log.stop,
-            not log.over,
-            log.is_background,
-            _ENCODER.encode(log.describe_run()),
-        )
-        await db.execute(_RUN, *row)
+        await db.execute(_RUN, *run_row(saved), saved.log.seq)
         if is_indexed(saved):
-            rows = [
-                (
-                    message.id,
-                    log.agent,
-                    log.conversation,
-                    message.run_id,
-                    message.message_type,
-                    log.began,
-                    self._clean(_ENCODER.encode(message)),
-                )
-                for message in log.messages
-            ]
+            rows = [message_row(saved.log, message, self._clean) for message in saved.log.messages]
             await db.executemany(_MESSAGE, rows)
 
     async def forget_agent(self, agent: str) -> None:
@@ -166,6 +148,10 @@ class PostgresIndex:
         place = "CASE WHEN conversation <> '' THEN conversation ELSE agent END"
         rows = await self._query(f"SELECT id {_WAITING} AND {place} = $1", lane)
         return rows[0][0] if rows else ""
+
+    async def latest_run(self, lane: str) -> str | None:
+        rows = await self._query(_LATEST, lane)
+        return rows[0][0] if rows else None
 
     async def waiting_agents(self) -> list[str]:
         return [row[0] for row in await self._query(f"SELECT agent {_WAITING} AND conversation = ''")]

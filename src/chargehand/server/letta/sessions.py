@@ -8,174 +8,38 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 
-import msgspec
-from msgspec import Struct, structs
-from starlette.responses import Response, StreamingResponse
+from msgspec import structs
 
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
-from chargehand.engine.events import Entry
 from chargehand.engine.plan import Plan, Task
 from chargehand.engine.policy import Limits, Policy, Retry, Seconds
 from chargehand.engine.roster import Roster
 from chargehand.engine.state import Work
-from chargehand.errors import ChargehandError, Refused, RunUnknown, StoreError
+from chargehand.errors import ChargehandError, Refused, RunBusy, RunUnknown, StoreError
+from chargehand.journal.protocol import RunRow
 from chargehand.memory.catalog import KeptConversation, Profile
+from chargehand.runtime.commands import send_command
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.server.idempotency import Repeats
-from chargehand.server.letta.executor import AgentQueue, LettaExecutor, lock_of
+from chargehand.server.letta.executor import LettaExecutor, lock_of
 from chargehand.server.letta.index import Index, SavedLog
 from chargehand.server.letta.message_log import TASK, MessageLog, read_logs
-from chargehand.server.letta.request import AgentRequest, recorded_request
+from chargehand.server.letta.queue import AgentQueue, LocalQueue
+from chargehand.server.letta.request import AgentRequest, read_answer, recorded_request
+from chargehand.server.letta.session import Session
 from chargehand.server.letta.settings import settings_of
 from chargehand.server.letta.sqlite_index import SqliteIndex
-from chargehand.server.letta.wire import ErrorMessage, LettaMessage, StopReason, format_time
-from chargehand.server.streams import Output, event, streamed
-from chargehand.server.tenant_runs import StreamSlot, retry_when_full
+from chargehand.server.letta.wire import LettaMessage, MessageCreate
+from chargehand.server.tenant_runs import retry_when_full
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import Problem, problem_of, reply, unknown
+from chargehand.server.wire import Problem, unknown
 from chargehand.store_url import PostgresUrl, StoreUrl, parse_store_url
-
-_DONE = b"data: [DONE]\n\n"
-_SIGN_OF_LIFE = b" \n"
-_PING: Seconds = 15.0
-
-
-class _TextPiece(Struct, frozen=True):
-    """Some text as it comes. `id` is that of the message that it becomes part of."""
-
-    id: str
-    text: str
-
-
-class Session:
-    """A run as its client follows it. `root` is the run it is inside of, or itself."""
-
-    def __init__(self, log: MessageLog, *, root: str = "", streams_tokens: bool = False) -> None:
-        self.log = log
-        self.root = root or log.run
-        self.streams_tokens = streams_tokens
-        self.begun = asyncio.Event()
-        """Set when its first new entry is on disk, or it could not be begun."""
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the run has ended or waits for its client."""
-        self._output = Output[LettaMessage | _TextPiece](log.messages)
-
-    @property
-    def run(self) -> str:
-        return self.log.run
-
-    # --- what happens
-
-    def record(self, entries: Sequence[Entry]) -> None:
-        before = len(self.log.messages)
-        for entry in entries:
-            self.log.read(entry)
-        self._output.add(*self.log.messages[before:])
-        if self.log.over:  # it is on disk: clients need not wait until it is indexed
-            self.finish()
-
-    def record_text(self, message: str, text: str) -> None:
-        self._output.add(_TextPiece(message, text))
-
-    def finish(self, error: Exception | None = None) -> None:
-        """Nothing more comes, or not before the client answers."""
-        if self.done.done():
-            return
-        if error is None:
-            self.done.set_result(None)
-        else:
-            self.done.set_exception(error)
-            self.done.exception()  # it counts as seen, if no caller waits for it
-        self._output.close(error)
-
-    # --- how clients follow it
-
-    async def respond(self, types: Sequence[str] | None, patience: Seconds) -> Response:
-        """The whole answer. After `patience` without one, white space keeps the call alive.
-
-        A client that reads nothing for a minute would send its call again.
-        """
-        if await self._is_done_within(patience):
-            self.done.result()
-            return reply(self.log.describe_answer(types))
-        return StreamingResponse(self._respond_slowly(types, patience), media_type="application/json")
-
-    async def _respond_slowly(self, types: Sequence[str] | None, patience: Seconds) -> AsyncIterator[bytes]:
-        yield _SIGN_OF_LIFE
-        while not await self._is_done_within(patience):
-            yield _SIGN_OF_LIFE
-        answer = self.log.describe_answer(types)
-        if (error := self.done.exception()) is not None:  # the status was sent long ago
-            answer.messages = [self._message(_describe(error))]
-            answer.stop_reason = StopReason("error")
-        yield msgspec.json.encode(answer)
-
-    async def _is_done_within(self, patience: Seconds) -> bool:
-        return bool((await asyncio.wait((self.done,), timeout=patience))[0])
-
-    def stream(self, slot: StreamSlot, *, types: Sequence[str] | None = None, after: int = 0) -> Response:
-        """The messages after number `after` as they come. A client that goes away stops nothing."""
-        return streamed(self._events(types, after), every=_PING, slot=slot)
-
-    async def _events(self, types: Sequence[str] | None, after: int) -> AsyncGenerator[bytes]:
-        stop = ""
-        sent_text: dict[str, str] = {}
-        seen = {message.id for message in self.log.messages[:after]}
-        try:
-            async with aclosing(self._output.read()) as items:
-                async for item in items:
-                    if item.id in seen:
-                        continue
-                    if isinstance(item, _TextPiece):
-                        sent_text[item.id] = sent_text.get(item.id, "") + item.text
-                        yield event(self._message(item.text, item.id))
-                    elif self.log.is_wanted(item, types):
-                        rest = _without_sent(item, sent_text.pop(item.id, "").strip())
-                        if rest is not None:
-                            yield event(rest)
-        except Exception as error:  # noqa: BLE001 - the client is told
-            stop = "error"
-            yield event(ErrorMessage(self.run, _describe(error)))
-        yield event(StopReason(stop or self.log.stop or "error"))
-        yield event(self.log.usage)
-        yield _DONE
-
-    def _message(self, text: str, message_id: str = "") -> LettaMessage:
-        """A message that is not in the log. It has no number: a client that comes back gets the whole one."""
-        return LettaMessage(
-            message_type="assistant_message",
-            id=message_id or f"message-{uuid.uuid4()}",
-            date=format_time(time.time()),
-            run_id=self.run,
-            otid=message_id.partition("-")[2] or None,
-            content=text,
-        )
-
-
-def _describe(error: BaseException) -> str:
-    return problem_of(error).detail if isinstance(error, Exception) else "the call was cut off"
-
-
-def _without_sent(message: LettaMessage, sent: str) -> LettaMessage | None:
-    """What of a message its reader has not had in pieces; None if it has had all of it.
-
-    Pieces are sent as those of an answer. If they turn out to be thoughts before a tool call, all of them come again as
-    such, under the same id.
-    """
-    text = (message.content or "").strip()
-    if not sent or not text.startswith(sent):
-        return message
-    rest = text[len(sent) :]
-    return msgspec.structs.replace(message, content=rest) if rest else None
-
-
-# --- the sessions of a tenant
 
 
 def open_index(url: StoreUrl, clean: Callable[[bytes], bytes]) -> Index:
@@ -196,6 +60,11 @@ _CANCEL_TIMEOUT: Seconds = 5.0
 _INDEXED_TIMEOUT: Seconds = 30.0
 _LATEST = 2**62
 _PAGE = 200
+_TRIES = 3
+_WRITING: Seconds = 5.0
+_SOON: Seconds = 0.02
+_LOOK: Seconds = 2.0
+"""How often it is asked whether the process that drives a run is alive, while it writes nothing."""
 
 logger = logging.getLogger(__name__)
 _Carry = Callable[[Runner], Awaitable[Outcome]]
@@ -208,13 +77,27 @@ class Sessions:
         self._tenant = tenant
         self.index = open_index(tenant.stores.index, tenant.redactor.clean)
         tenant.stack.push_async_callback(self.index.close)
-        self._queue = AgentQueue(tenant.runs, tenant.settings.limits.waiting)
+        self._is_shared = tenant.journal.commands is not None
+        """Other servers may use the same store."""
+        self._queue = self._open_queue()
         self.executor = LettaExecutor(tenant, self._queue, self._on_entries)
         self._runner = tenant.open_runner(self.executor, tenant.on_entries)
         self._token_runner = tenant.open_runner(self.executor, tenant.on_entries, self._on_text)
         self._is_indexed = asyncio.Event()
         self._live: dict[str, list[Session]] = {}
         """The runs that are carried here, by journal. A message between agents is one journal, with a run for each."""
+
+    def _open_queue(self) -> AgentQueue:
+        tenant = self._tenant
+        place = parse_store_url(tenant.stores.journal)
+        max_waiting = tenant.settings.limits.waiting
+        if not isinstance(place, PostgresUrl):
+            return LocalQueue(tenant.runs, max_waiting)
+        from chargehand.server.letta.postgres_queue import PostgresQueue  # noqa: PLC0415 - the driver is an extra
+
+        return PostgresQueue(
+            place, tenant.runs, tenant.journal.notices, max_waiting=max_waiting, take_over=self._take_over
+        )
 
     # --- starting and stopping
 
@@ -231,15 +114,32 @@ class Sessions:
             if earlier is not None:
                 return _check_same(earlier, request)
             self._tenant.runs.check()
-            session = Session(MessageLog(run, request), streams_tokens=streams_tokens)
-            await repeats.begin(request.digest, lambda: self._begin(session, profile, request))
+            session = Session(MessageLog(run, request), streams_tokens=streams_tokens, is_shared=self._is_shared)
+            try:
+                await repeats.begin(request.digest, lambda: self._begin(session, profile, request))
+            except Refused as error:
+                elsewhere = await self._joined_elsewhere(run, error) if request.otids else None
+                if elsewhere is None:
+                    raise
+                return _check_same(elsewhere, request)
         return session
 
+    async def _joined_elsewhere(self, run: str, error: Refused) -> Session | None:
+        """The session of a run that another server has begun just now for the same call; None if none has."""
+        if not self._is_shared:
+            return None
+        until = time.monotonic() + (_WRITING if isinstance(error, RunBusy) else 0.0)
+        while True:
+            session = await self.join(run)
+            if session is not None or time.monotonic() >= until:
+                return session
+            await asyncio.sleep(_SOON)  # that server has claimed the run and is about to write the request
+
     async def _begin(self, session: Session, profile: Profile, request: AgentRequest) -> str:
-        self._queue.check(request.lane)
-        waiting = await self.waiting_run(request.lane)
-        if waiting:  # a question is void once something else is said
-            await self.cancel([waiting], "something else was said before it was answered")
+        await self._queue.check(request.lane)
+        waiting = await self.waiting_log(request.lane)
+        if waiting is not None:  # a question is void once something else is said
+            await self.cancel([waiting.run], "something else was said before it was answered")
         requested = self._tenant.redact(self._run_request(profile, request))
         await self._carry(session, lambda runner: runner.start(session.run, requested))
         return session.run
@@ -273,7 +173,10 @@ class Sessions:
         return session
 
     async def resume(self, run: str, *reports: ev.Event) -> Session:
-        """Go on with a run that waits for its client, or that a crash left open; back when the reports are on disk."""
+        """Go on with a run that waits for its client, or that a crash left open; back when the reports are on disk.
+
+        A run that another process drives is told the reports, and followed.
+        """
         await self._wait_until_indexed()
         async with lock_of(self._tenant, f"resume {run}"):
             session = next(iter(self._live.get(run, ())), None)
@@ -285,19 +188,92 @@ class Sessions:
                 return session
             with suppress(Exception):
                 await self._tenant.runs.outcome(run)  # it may be about to stop
-            log = await self.log_of(run)
-            if log is None or log.name != run:
-                raise unknown("run", run)
-            if log.over:
-                raise Refused(f"run {run} has ended")
-            for name in await self._tenant.journal.inside(run):
-                nested = read_logs(name, await self._tenant.journal.read(name))
-                if not all(each.over for each in nested):
-                    self._live[name] = [Session(each, root=run) for each in nested]
-            session = Session(log)
-            events = [self._tenant.redact(report) for report in reports]
-            await self._carry(session, lambda runner: runner.resume(run, *events))
-            return session
+            for _ in range(_TRIES):
+                if await self._is_elsewhere(run):
+                    return await self._resume_elsewhere(run, reports)
+                try:
+                    return await self._resume_here(run, reports)
+                except RunBusy:
+                    if not self._is_shared:
+                        raise
+            raise RunBusy(f"run {run} begins or stops just now; try again")
+
+    async def _resume_here(self, run: str, reports: Sequence[ev.Event] = ()) -> Session:
+        log = await self._open_log(run)
+        for name in await self._tenant.journal.inside(run):
+            nested = read_logs(name, await self._tenant.journal.read(name))
+            if not all(each.over for each in nested):
+                self._live[name] = [Session(each, root=run) for each in nested]
+        session = Session(log, is_shared=self._is_shared)
+        events = [self._tenant.redact(report) for report in reports]
+        await self._carry(session, lambda runner: runner.resume(run, *events))
+        return session
+
+    async def _open_log(self, run: str) -> MessageLog:
+        log = await self.log_of(run)
+        if log is None or log.name != run:
+            raise unknown("run", run)
+        if log.over:
+            raise Refused(f"run {run} has ended")
+        return log
+
+    async def _take_over(self, run: str) -> None:
+        """Go on with a run that others wait for and whose server has died."""
+        log = await self.log_of(run)
+        if log is None or log.over or log.is_waiting:  # that server had only to give up its place
+            await self._queue.withdraw("" if log is None else log.lane, run)
+        else:
+            await self.resume(run)
+
+    # --- runs that another process drives
+
+    async def _is_elsewhere(self, run: str) -> bool:
+        if not self._is_shared or self._tenant.runs.is_running(run):
+            return False
+        try:
+            return (await self._tenant.journal.row(run)).held
+        except RunUnknown:
+            return False
+
+    async def _resume_elsewhere(self, run: str, reports: Sequence[ev.Event]) -> Session:
+        await self._open_log(run)
+        for report in reports:
+            resume = partial(self._resume_here, run)
+            await send_command(self._tenant.journal, run, self._tenant.redact(report), resume)
+        return self.find(run) or self._follow(await self._read_again(run))
+
+    async def _read_again(self, run: str) -> MessageLog:
+        log = await self.log_of(run)
+        if log is None:
+            raise unknown("run", run)
+        return log
+
+    def _follow(self, log: MessageLog) -> Session:
+        """A session of a run that another process drives: its entries are read from the journal as they come."""
+        session = Session(log, is_shared=True)
+        session.begun.set()
+        self._tenant.start_background(self._pass_on(session))
+        return session
+
+    async def _pass_on(self, session: Session) -> None:
+        log = session.log
+        entries = self._tenant.feed.subscribe(log.name, log.seq)
+        try:
+            while not (log.over or log.is_waiting):
+                try:
+                    async with asyncio.timeout(_LOOK):
+                        entry = await anext(entries)
+                    session.record([entry])
+                except TimeoutError:
+                    entries.look_again()  # a notice may be lost
+                    if not self._tenant.runs.is_running(log.name) and not await self._is_elsewhere(log.name):
+                        with suppress(Refused):  # it has ended meanwhile
+                            await self.resume(log.name)  # its server died: the client who waits for it goes on here
+            await self._try_to_save([log])
+        except BaseException as error:
+            session.finish(_as_problem(error))
+            raise
+        session.finish()
 
     async def cancel(self, runs: Iterable[str], reason: str = "") -> None:
         """Stop these, with all that was started inside them; back when they have stopped."""
@@ -314,8 +290,18 @@ class Sessions:
         """The runs of a lane that have not ended, also one that waits; with `agent`, those of all its lanes."""
         logs = [session.log for session in self._sessions() if session.root == session.run and not session.log.over]
         runs = [log.run for log in logs if log.lane == lane or log.agent == agent]
+        if self._is_shared:
+            for row in await self._open_rows():
+                request = None if row.request is None else recorded_request(row.request)
+                if request is not None and (request.lane == lane or request.agent == agent):
+                    runs.append(row.run)
         waiting = await self.waiting_run(lane)
-        return [*runs, waiting] if waiting and waiting not in runs else runs
+        return list(dict.fromkeys([*runs, waiting] if waiting else runs))
+
+    async def _open_rows(self) -> list[RunRow]:
+        """The runs of this API that have not ended, of all servers."""
+        rows = await self._tenant.journal.open_runs()
+        return [row for row in rows if row.request is not None and recorded_request(row.request) is not None]
 
     # --- what runs have come to
 
@@ -358,6 +344,27 @@ class Sessions:
         log = await self.log_of(run) if run else None
         return log if log is not None and log.is_waiting else None
 
+    async def answered_by(self, lane: str, sent: Sequence[MessageCreate]) -> str:
+        """The latest run of a lane, if these very verdicts were its client's last answer; empty if not.
+
+        Another server may have taken them: the client sends them again when that one did not reply.
+        """
+        found = await self.index.latest_run(lane)
+        if found is None:
+            return ""
+        entries = await self._tenant.journal.read(found)
+        answers = [(place, entry.event) for place, entry in enumerate(entries) if type(entry.event) is ev.InputAnswered]
+        if not answers:
+            return ""
+        place, answered = answers[-1]
+        approval = read_logs(found, entries[:place])[0].approval
+        if approval is None:
+            return ""
+        with suppress(Problem):  # they answer something else
+            if self._tenant.redact(read_answer(approval, sent)) == structs.replace(answered, command=""):
+                return found
+        return ""
+
     async def pending_approvals(self, agents: Sequence[str]) -> dict[str, LettaMessage | None]:
         """What these agents ask their clients about calls that wait, by agent."""
         waiting = await self.index.waiting_agents()
@@ -371,8 +378,21 @@ class Sessions:
         """
         await self._wait_until_indexed()
         logs = [session.log for session in self._sessions() if session.log.began]
+        if self._is_shared:
+            logs += await self._logs_elsewhere()
         await self._save([log for log in logs if agent in ("", log.agent)])
         return self.index
+
+    async def _logs_elsewhere(self) -> list[MessageLog]:
+        """What the runs that other servers drive have come to."""
+        logs: list[MessageLog] = []
+        for row in await self._open_rows():
+            if not row.held or row.run in self._live:
+                continue
+            with suppress(ChargehandError):  # it was deleted, or is damaged: the list has what can be read
+                for name in (row.run, *await self._tenant.journal.inside(row.run)):
+                    logs += await self._read(name)
+        return logs
 
     async def _save(self, logs: Sequence[MessageLog]) -> None:
         """Index these, but not what was deleted or forgotten since they began."""
@@ -406,17 +426,19 @@ class Sessions:
 
         async def carry_to_end() -> Outcome:
             try:
+                await self._queue.join(lane, run)
                 outcome = await carry(self._runner_of(session))
-                self._queue.leave(lane, run)
+                await self._try_to_withdraw(lane, run)
                 await self._try_to_save([each.log for each in self._sessions() if each.root == run])
             except BaseException as error:
                 self._close(session, error)
+                if not session.log.began:
+                    await self._try_to_withdraw(lane, run)
                 raise
             self._close(session)
             return outcome
 
         self._live[run] = [session]
-        self._queue.join(lane, run)
         try:
             await self._tenant.runs.begin(run, carry_to_end)
         except BaseException as error:
@@ -425,6 +447,12 @@ class Sessions:
             raise
         finally:
             session.begun.set()
+
+    async def _try_to_withdraw(self, lane: str, run: str) -> None:
+        try:
+            await self._queue.withdraw(lane, run)
+        except StoreError as error:  # a run that has ended holds nobody up; one that waits is looked at by the next
+            logger.warning("run %s keeps its place in the queue: %s", run, error)
 
     async def _try_to_save(self, logs: Sequence[MessageLog]) -> None:
         try:
@@ -480,14 +508,32 @@ class Sessions:
             runs = await self._index_unfinished()
         finally:
             self._is_indexed.set()
+        await self._resume_each(runs)
+        return len(runs)
+
+    async def resume_left(self) -> int:
+        """Resume the open runs that no process drives, the oldest first; how many there were.
+
+        For servers of one store that do so from time to time: what another one left when it died goes on here.
+        """
+        left: list[str] = []
+        for row in sorted(await self._open_rows(), key=lambda row: row.number):
+            if row.held or row.run in self._live:
+                continue
+            log = await self.log_of(row.run)
+            if log is not None and log.name == row.run and not log.over and not log.is_waiting:
+                left.append(row.run)
+        await self._resume_each(left)
+        return len(left)
+
+    async def _resume_each(self, runs: Sequence[str]) -> None:
         for run in runs:
             if self._tenant.runs.closing:
-                break  # they are resumed at the next start
+                return  # they are resumed at the next start
             try:
                 await retry_when_full(partial(self.resume, run))
             except (ChargehandError, Problem) as error:  # the others must be resumed all the same
                 logger.warning("run %s was not resumed: %s", run, error)
-        return len(runs)
 
     async def _index_unfinished(self) -> list[str]:
         """Index what is missing; the runs that have to be resumed, the oldest first."""
@@ -499,7 +545,7 @@ class Sessions:
             for row in page:
                 if row.run in ended or row.request is None or recorded_request(row.request) is None:
                     continue
-                if await self._index_run(row.run):
+                if await self._index_run(row.run) and not row.held:
                     unfinished.append(row.run)
         return unfinished[::-1]
 

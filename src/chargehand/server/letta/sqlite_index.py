@@ -18,9 +18,9 @@ from chargehand.server.letta.index import (
     is_from_end_of_messages,
     is_from_end_of_runs,
     is_indexed,
+    message_row,
+    run_row,
 )
-from chargehand.server.letta.message_log import MessageLog
-from chargehand.server.letta.wire import LettaMessage
 from chargehand.sqlite.connection import FileKind
 from chargehand.sqlite.database import FileDatabase, open_in_thread
 
@@ -41,6 +41,10 @@ _MESSAGE = """
     INSERT INTO messages (id, agent, conversation, run, type, created, body)
     VALUES (?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO NOTHING
+"""
+_LATEST = """
+    SELECT name FROM runs WHERE id = name
+        AND (conversation = ?1 OR (conversation = '' AND agent = ?1)) ORDER BY created DESC, number DESC LIMIT 1
 """
 _WAITING = "FROM runs WHERE open = 1 AND stop = 'requires_approval' AND agent <> ''"
 
@@ -106,33 +110,9 @@ class SqliteIndex:
         await (await self._open()).write(work)
 
     def _save_log(self, db: "sqlite3.Connection", saved: SavedLog) -> None:
-        log = saved.log
-        row = (
-            log.run,
-            log.name,
-            "" if saved.is_deleted else log.agent,
-            log.conversation,
-            log.began,
-            log.status,
-            log.stop,
-            not log.over,
-            log.is_background,
-            _ENCODER.encode(log.describe_run()),
-        )
-        db.execute(_RUN, row)
+        db.execute(_RUN, run_row(saved))
         if is_indexed(saved):
-            db.executemany(_MESSAGE, [self._message_row(log, message) for message in log.messages])
-
-    def _message_row(self, log: MessageLog, message: LettaMessage) -> tuple[object, ...]:
-        return (
-            message.id,
-            log.agent,
-            log.conversation,
-            message.run_id,
-            message.message_type,
-            log.began,
-            self._clean(_ENCODER.encode(message)),
-        )
+            db.executemany(_MESSAGE, [message_row(saved.log, message, self._clean) for message in saved.log.messages])
 
     async def forget_agent(self, agent: str) -> None:
         def work(db: "sqlite3.Connection") -> None:
@@ -166,6 +146,10 @@ class SqliteIndex:
     async def waiting_run(self, lane: str) -> str:
         rows = await self._query(f"SELECT id {_WAITING} AND iif(conversation <> '', conversation, agent) = ?", lane)
         return rows[0][0] if rows else ""
+
+    async def latest_run(self, lane: str) -> str | None:
+        rows = await self._query(_LATEST, lane)
+        return rows[0][0] if rows else None
 
     async def waiting_agents(self) -> list[str]:
         return [row[0] for row in await self._query(f"SELECT agent {_WAITING} AND conversation = ''")]

@@ -237,7 +237,7 @@ def guard(
 ) -> ASGIApp:
     """The application behind all checks."""
     checked = Bodies(app, settings.limits, redactor)
-    return GateMiddleware(lifespan, RequestChecks(Access(checked, settings, keys, clock), settings), apis)
+    return GateMiddleware(lifespan, RequestChecks(Access(checked, settings, keys, apis, clock), settings), apis)
 
 
 class GateMiddleware:
@@ -394,9 +394,12 @@ class Rates:
 class Access:
     """Finds out who is calling, and how often. A stream is over as soon as its key is no longer good."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings, keys: Keyring, clock: Callable[[], Seconds]) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: ServerSettings, keys: Keyring, apis: Apis, clock: Callable[[], Seconds]
+    ) -> None:
         self._app = app
         self._keys = keys
+        self._apis = apis
         self._calls = Rates(settings.limits.calls, clock)
         self._strangers = Rates(settings.limits.strangers, clock)
 
@@ -425,7 +428,8 @@ class Access:
 
     def _caller(self, scope: Scope) -> ApiCaller:
         headers: Mapping[bytes, bytes] = scope[HEADERS]
-        is_open = is_open_path(scope["path"])
+        path: str = scope["path"]
+        is_open = is_open_path(path) or self._apis.owner(scope).is_open(path)
         # a browser that says another site makes it call may have kept a password of ours
         if not is_open and headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site"):
             raise Problem(403, "foreign_site", "pages of other sites may not call this server")

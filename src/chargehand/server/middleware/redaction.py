@@ -20,7 +20,6 @@ from chargehand.code_errors import failure_of
 from chargehand.engine import events as ev
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task
-from chargehand.engine.roster import TeamMembers
 from chargehand.engine.value import decode_value, encode_value
 from chargehand.journal.protocol import Journal, JournalProxy, Lease
 from chargehand.models.messages import Message
@@ -30,6 +29,7 @@ from chargehand.runtime.executor import (
     ContextProxy,
     Done,
     Executor,
+    ExecutorProxy,
     Listener,
     NestedRequest,
     NestedRun,
@@ -41,7 +41,6 @@ from chargehand.runtime.executor import (
     StepOptions,
     WorkFailed,
 )
-from chargehand.runtime.load import LoadView
 from chargehand.server.settings import ServerSettings
 
 _Value = TypeVar("_Value")
@@ -205,6 +204,9 @@ class RedactedJournal(JournalProxy):
         super().__init__(journal)
         self._redactor = redactor
 
+    async def create(self, run: str, entries: Sequence[ev.Entry]) -> None:
+        await super().create(run, [self._clean_entry(entry) for entry in entries])
+
     async def append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
         """The last safeguard: nearly all entries are clean already."""
         await super().append(lease, [self._clean_entry(entry) for entry in entries])
@@ -220,25 +222,22 @@ def redactor_of(settings: ServerSettings, lookup: Lookup) -> Redactor:
     return Redactor((settings.token, *settings.secrets, *(lookup(name) or "" for name in sorted(variables))))
 
 
-class RedactedExecutor(Executor):
+class RedactedExecutor(ExecutorProxy):
     """An executor whose context, results and failures hold no secrets."""
 
-    def __init__(self, executor: Executor, redactor: Redactor) -> None:
-        self._executor = executor
+    def __init__(self, executor: Executor, redactor: Redactor, listeners: Sequence[Listener] = ()) -> None:
+        super().__init__(executor)
         self._redactor = redactor
+        self._listeners = listeners
         self._nested: dict[Executor, RedactedExecutor] = {}
 
     @property
-    def members(self) -> TeamMembers | None:
-        return self._executor.members
-
-    @property
-    def load(self) -> LoadView | None:
-        return self._executor.load
-
-    @property
     def listeners(self) -> Sequence[Listener]:
-        return self._executor.listeners
+        return (*self._executor.listeners, *self._listeners)
+
+    def team_of(self, worker: str) -> Executor | None:
+        executor = self._executor.team_of(worker)
+        return None if executor is None else self.wrap_nested(executor)
 
     def wrap_nested(self, executor: Executor) -> Executor:
         """The executor of a team inside the team: the same one for each of its runs."""

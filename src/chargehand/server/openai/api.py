@@ -5,10 +5,9 @@ A response is a run, so it is stored anyway. `previous_response_id` goes on from
 name was sent in a header.
 """
 
-import asyncio
 import functools
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from typing import TypeAlias
 
@@ -23,9 +22,10 @@ from chargehand.engine.events import Entry
 from chargehand.engine.plan import Task
 from chargehand.engine.roster import Match
 from chargehand.engine.state import Work
-from chargehand.errors import RunBusy, RunUnknown
+from chargehand.errors import RunUnknown
 from chargehand.runtime.runner import checked
 from chargehand.server.idempotency import Repeats, RunKey, is_repeated, key_of, mark_of
+from chargehand.server.openai.answer_format import chat_call, read_stops, response_call
 from chargehand.server.openai.request import (
     RESPONSE_PREFIX,
     RUN_HEADER,
@@ -42,9 +42,12 @@ from chargehand.server.openai.request import (
     TeamTarget,
     answer_of,
     chat_completion,
+    chat_format,
     chat_usage,
     check_chat,
     check_response,
+    check_target,
+    describe_call,
     error_of,
     find_target,
     list_targets,
@@ -53,11 +56,12 @@ from chargehand.server.openai.request import (
     read_turns,
     recorded_request,
     render_problem,
+    response_format,
     summary_part,
     text_part,
 )
 from chargehand.server.routing import Api
-from chargehand.server.run_control import RecordedRun, read_run, resume_run, tell_run
+from chargehand.server.run_control import RecordedRun, read_run, tell_run, wait_for_run
 from chargehand.server.streams import Output, event, streamed
 from chargehand.server.teams import Teams
 from chargehand.server.tenant_runs import StreamSlot
@@ -71,9 +75,6 @@ _ANEW = "\n\n(The text above was broken off. This is the whole answer.)\n\n"
 
 # --- the run of a call
 
-_TRIES = 600
-_SOON = 0.1
-
 
 class Call(Struct, frozen=True):
     """A call: its target, its conversation, and what is recorded of it."""
@@ -81,6 +82,13 @@ class Call(Struct, frozen=True):
     target: TeamTarget
     conversation: Conversation
     request: TeamRequest
+    wanted: ev.AnswerFormat | None = None
+
+    @property
+    def answering_work(self) -> str:
+        """The kind of work whose words become the answer as they come; empty where only the whole answer is right."""
+        is_text = self.wanted is None or self.wanted.is_text
+        return self.target.answering_work if is_text and not self.request.stop else ""
 
 
 class Listener:
@@ -92,20 +100,16 @@ class Listener:
 
     def __init__(self, tenant: Tenant, answering_work: str) -> None:
         self._tenant = tenant
-        self._run = ""
+        self._leave: Callable[[], None] | None = None
         self.answering_work = answering_work
         self.output = Output[Entry | tuple[Work, str]]()
 
     def listen(self, run: str) -> None:
-        self._run = run
-        self._tenant.word_listeners.setdefault(run, []).append(self._on_words)
+        self._leave = self._tenant.listen_to_words(run, self._on_words)
 
     def leave(self) -> None:
-        listeners = self._tenant.word_listeners.get(self._run, [])
-        if self._on_words in listeners:
-            listeners.remove(self._on_words)
-        if not listeners:
-            self._tenant.word_listeners.pop(self._run, None)
+        if self._leave is not None:
+            self._leave()
 
     def _on_words(self, work: Work, words: str) -> None:
         self.output.add((work, words))
@@ -135,6 +139,8 @@ async def _begin(tenant: Tenant, call: Call, listener: Listener | None, key: Run
     material = call.conversation.material()
     request = team.request(goal, now, seed=None if key is None else key.seed)
     request = structs.replace(request, inputs=material, outside=bool(material))
+    if call.wanted is not None:
+        request = structs.replace(request, answer_format=call.wanted)
     if target.worker:
         message = addressed(
             agents=team.members, text=goal, match=Match(), names=(target.worker,), sender=PERSON, timeout=None
@@ -154,21 +160,6 @@ async def _begin(tenant: Tenant, call: Call, listener: Listener | None, key: Run
     if listener is not None:
         outcome.add_done_callback(lambda _: listener.leave())  # also where the client never fetched its stream
     return run
-
-
-async def wait_for_run(tenant: Tenant, run: str) -> RecordedRun:
-    """The run when it has ended or waits for a person. A run that no process drives is resumed."""
-    for _ in range(_TRIES):
-        outcome = await tenant.runs.outcome(run)
-        recorded = await read_run(tenant, run)
-        state = recorded.state
-        if outcome is not None or state.ended is not None or state.input is not None or state.paused:
-            return recorded
-        try:
-            await resume_run(tenant, recorded)
-        except RunBusy:  # another caller was faster
-            await asyncio.sleep(_SOON)
-    raise Problem(503, "busy", f"run {run!r} is carried by another process; ask for it again soon", after=5.0)
 
 
 # --- progress of a run, in words
@@ -343,7 +334,12 @@ class ChatWriter:
         return self._chunk({"content": text})
 
     def end(self, answer: TeamAnswer) -> bytes:
-        last = self._chunk({}, answer.finish)
+        more: dict[str, object] = {}
+        if answer.calls:
+            more["tool_calls"] = [{"index": index, **chat_call(call)} for index, call in enumerate(answer.calls)]
+        if answer.refusal:
+            more["refusal"] = answer.refusal
+        last = (self._chunk(more) if more else b"") + self._chunk({}, answer.finish)
         return last + self._event([], {"usage": chat_usage(answer)}) if self._head.usage else last
 
     def fail(self, problem: Problem) -> bytes:
@@ -352,7 +348,7 @@ class ChatWriter:
     def close(self) -> bytes:
         return b"data: [DONE]\n\n"
 
-    def _chunk(self, delta: dict[str, str], finish: str | None = None) -> bytes:
+    def _chunk(self, delta: Mapping[str, object], finish: str | None = None) -> bytes:
         choice: Json = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
         return self._event([choice], {"usage": None} if self._head.usage else {})
 
@@ -401,6 +397,35 @@ class ResponseWriter:
         return events + self._event("output_text.delta", **self._content, delta=text, logprobs=[])
 
     def end(self, answer: TeamAnswer) -> bytes:
+        events = b""
+        if answer.refusal:
+            events += self._end_reasoning() + self._whole_item(self._head.message(answer.refusal, refused=True))
+        elif answer.content is not None:
+            events += self._end_message()
+        else:
+            events += self._end_reasoning()
+        for call in answer.calls:
+            events += self._call(call)
+        return events + self._event("completed", response=self._head.completed(answer, self._items))
+
+    def _whole_item(self, item: Json) -> bytes:
+        place = len(self._items)
+        self._items.append(item)
+        added = self._event("output_item.added", output_index=place, item=item)
+        return added + self._event("output_item.done", output_index=place, item=item)
+
+    def _call(self, call: ev.CallerToolCall) -> bytes:
+        item = response_call(call)
+        where: Json = {"item_id": item["id"], "output_index": len(self._items)}
+        begun = response_call(call, status="in_progress")
+        events = self._event("output_item.added", output_index=len(self._items), item=begun)
+        events += self._event("function_call_arguments.delta", **where, delta=call.arguments)
+        events += self._event("function_call_arguments.done", **where, name=call.name, arguments=call.arguments)
+        events += self._event("output_item.done", output_index=len(self._items), item=item)
+        self._items.append(item)
+        return events
+
+    def _end_message(self) -> bytes:
         events = self.speak("") if self._text is None else b""
         text = self._text or ""
         item = self._head.message(text)
@@ -408,7 +433,7 @@ class ResponseWriter:
         events += self._event("content_part.done", **self._content, part=text_part(text))
         events += self._event("output_item.done", output_index=len(self._items), item=item)
         self._items.append(item)
-        return events + self._event("completed", response=self._head.completed(answer, self._items))
+        return events
 
     def fail(self, problem: Problem) -> bytes:
         if problem.run:
@@ -489,7 +514,7 @@ async def _stream(
     request: Request, tenant: Tenant, sent: Struct, call: Call, make_writer: Callable[[RecordedRun], Writer]
 ) -> Response:
     slot = tenant.runs.take_stream_slot()
-    listener = Listener(tenant, call.target.answering_work)
+    listener = Listener(tenant, call.answering_work)
     run = await run_call(request, tenant, sent, call, listener)
     writer = make_writer(await read_run(tenant, run))
     parts = write_stream(tenant, run, listener, writer, call.target.team.notice)
@@ -504,7 +529,9 @@ async def create_chat(request: Request, tenant: Tenant) -> Response:
     check_chat(sent)
     target = find_target(tenant, sent.model)
     conversation = read_conversation(read_turns(sent.messages, "messages"), "messages")
-    call = Call(target, conversation, TeamRequest(target.id, target.worker))
+    wanted = chat_format(sent)
+    check_target(target, wanted)
+    call = Call(target, conversation, TeamRequest(target.id, target.worker, stop=read_stops(sent.stop)), wanted)
     if sent.stream:
         return await _stream(request, tenant, sent, call, lambda recorded: ChatWriter(_chat_head(recorded, sent)))
     run = await run_call(request, tenant, sent, call)
@@ -559,7 +586,13 @@ def _response(tenant: Tenant, stored: TeamRequest, recorded: RecordedRun) -> Res
 def _response_head(tenant: Tenant, stored: TeamRequest, recorded: RecordedRun) -> ResponseHead:
     team = tenant.part(Teams).teams.get(recorded.requested.team)
     notice = "" if team is None else team.notice
-    return ResponseHead(run=recorded.run, created=recorded.entries[0].at, request=stored, notice=notice)
+    return ResponseHead(
+        run=recorded.run,
+        created=recorded.entries[0].at,
+        request=stored,
+        notice=notice,
+        wanted=recorded.requested.answer_format,
+    )
 
 
 async def _response_call(tenant: Tenant, sent: ResponseSent, target: TeamTarget) -> Call:
@@ -578,7 +611,9 @@ async def _response_call(tenant: Tenant, sent: ResponseSent, target: TeamTarget)
         background=bool(sent.background),
         metadata=sent.metadata,
     )
-    return Call(target, conversation, request)
+    wanted = response_format(sent)
+    check_target(target, wanted)
+    return Call(target, conversation, request, wanted)
 
 
 async def _earlier_turns(tenant: Tenant, response: str) -> list[ChatTurn]:
@@ -587,10 +622,11 @@ async def _earlier_turns(tenant: Tenant, response: str) -> list[ChatTurn]:
     if recorded.state.ended is None:
         raise Problem(409, "response_not_over", f"response {response[:100]!r} is not over yet; wait for it")
     try:
-        answer = answer_of(recorded).text
+        answer = answer_of(recorded)
     except Problem:
-        answer = ""
-    return [*stored.turns, *([ChatTurn("assistant", answer)] if answer else [])]
+        return list(stored.turns)
+    said = [answer.text, *(describe_call(call.name, call.arguments) for call in answer.calls)]
+    return [*stored.turns, *(ChatTurn("assistant", text) for text in said if text)]
 
 
 async def _stored(tenant: Tenant, response: str, param: str) -> tuple[RecordedRun, TeamRequest]:

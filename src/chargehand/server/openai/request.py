@@ -3,7 +3,7 @@
 Fields that are not declared here are ignored; fields that cannot be honoured are refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeAlias, cast
 
 import msgspec
@@ -23,10 +23,22 @@ from chargehand.runtime.runner import Outcome as RunOutcome
 from chargehand.runtime.runner import outcome
 from chargehand.runtime.stats import Stats
 from chargehand.runtime.trace import Tracer
+from chargehand.server.openai.answer_format import (
+    FormatSent,
+    FunctionSent,
+    ToolChoice,
+    Tools,
+    WantedAnswer,
+    chat_call,
+    describe_format,
+    refused,
+    response_call,
+    stopped,
+)
 from chargehand.server.run_control import RecordedRun
 from chargehand.server.teams import Teams
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import Fault, Problem
+from chargehand.server.wire import Problem
 from chargehand.team import Team
 from chargehand.text.words import did_you_mean
 
@@ -42,16 +54,25 @@ TEAM_PREFIX = "team/"
 
 Content: TypeAlias = str | list[dict[str, Any]] | None
 ModelName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=300)]
-Tools: TypeAlias = list[dict[str, Any]] | None
+
+
+class ToolCallSent(Struct, frozen=True):
+    id: str = ""
+    function: FunctionSent = FunctionSent()
 
 
 class MessageSent(Struct, frozen=True):
-    """A message, or another item of an input; those that say nothing (calls, reasoning) have no content."""
+    """A message, or another item of an input: a call of a tool of the client's, or what it returned."""
 
     role: str = ""
     content: Content = None
     type: str = "message"
     output: Content = None
+    tool_calls: list[ToolCallSent] | None = None
+    tool_call_id: str = ""
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
 
 
 class StreamOptions(Struct, frozen=True):
@@ -66,10 +87,17 @@ class ChatSent(Struct, frozen=True):
     n: int | None = None
     tools: Tools = None
     functions: Tools = None
-    tool_choice: str | dict[str, Any] | None = None
-    response_format: dict[str, Any] | None = None
+    tool_choice: ToolChoice = None
+    response_format: FormatSent | None = None
+    stop: str | list[str] | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
     modalities: list[str] | None = None
     logprobs: bool | None = None
+
+
+class TextSent(Struct, frozen=True):
+    format: FormatSent | None = None
 
 
 class ResponseSent(Struct, frozen=True):
@@ -82,25 +110,20 @@ class ResponseSent(Struct, frozen=True):
     previous_response_id: Annotated[str, Meta(max_length=400)] | None = None
     conversation: str | dict[str, Any] | None = None
     tools: Tools = None
-    tool_choice: str | dict[str, Any] | None = None
-    text: dict[str, Any] | None = None
+    tool_choice: ToolChoice = None
+    max_output_tokens: int | None = None
+    text: TextSent | None = None
     metadata: dict[str, str] | None = None
 
 
 # --- what is refused
 
 
-def refused(param: str, detail: str, code: str = "unsupported_value") -> Problem:
-    """A parameter that cannot be honoured."""
-    return Problem(400, code, detail, faults=[Fault(place=param, message=detail, code=code)])
-
-
 def check_chat(sent: ChatSent) -> None:
     if sent.n not in (None, 1):
         raise refused("n", f"n is {sent.n}, but a team gives one answer; leave n out, and call again for another")
-    _check_tools("tools", sent.tools, sent.tool_choice)
-    _check_tools("functions", sent.functions, sent.tool_choice)
-    _check_format("response_format", sent.response_format)
+    if sent.functions and sent.tool_choice != "none":
+        raise refused("functions", "functions are sent as tools: {type: function, function: ...}")
     if sent.modalities and sent.modalities != ["text"]:
         raise refused("modalities", "a team answers in text only; leave modalities out")
     if sent.logprobs:
@@ -108,8 +131,6 @@ def check_chat(sent: ChatSent) -> None:
 
 
 def check_response(sent: ResponseSent) -> None:
-    _check_tools("tools", sent.tools, sent.tool_choice)
-    _check_format("text.format", (sent.text or {}).get("format"))
     if sent.conversation is not None:
         raise refused("conversation", "there are no conversation objects here; use previous_response_id")
     if sent.background and sent.stream:
@@ -118,15 +139,42 @@ def check_response(sent: ResponseSent) -> None:
         raise refused("store", "a response in the background must be stored, or it could not be retrieved")
 
 
-def _check_tools(param: str, tools: Tools, choice: object) -> None:
-    if tools and choice != "none":
-        detail = "a team uses the tools its workers have, and calls none of yours; leave them out, or send "
-        raise refused(param, f'{detail}tool_choice: "none"')
+def chat_format(sent: ChatSent) -> ev.AnswerFormat | None:
+    """What the client takes as an answer; None: plain text."""
+    newer = sent.max_completion_tokens is not None
+    wanted = WantedAnswer(
+        tools=sent.tools,
+        tool_choice=sent.tool_choice,
+        form=sent.response_format,
+        form_param="response_format",
+        max_tokens=sent.max_completion_tokens if newer else sent.max_tokens,
+        max_tokens_param="max_completion_tokens" if newer else "max_tokens",
+    )
+    return wanted.read()
 
 
-def _check_format(param: str, form: Any) -> None:
-    if form is not None and (not isinstance(form, dict) or form.get("type") != "text"):  # pyright: ignore[reportUnknownMemberType] - JSON of anybody
-        detail = "a team answers in words, and cannot promise a form; leave the format out, or ask in words"
+def response_format(sent: ResponseSent) -> ev.AnswerFormat | None:
+    """What the client takes as an answer; None: plain text."""
+    wanted = WantedAnswer(
+        tools=sent.tools,
+        tool_choice=sent.tool_choice,
+        form=None if sent.text is None else sent.text.format,
+        form_param="text.format",
+        max_tokens=sent.max_output_tokens,
+        max_tokens_param="max_output_tokens",
+    )
+    return wanted.read()
+
+
+def check_target(target: "TeamTarget", wanted: ev.AnswerFormat | None) -> None:
+    """A problem where this team or worker cannot answer in the format that is wanted."""
+    if wanted is None or wanted.is_text:
+        return
+    param = "tools" if wanted.tools else "response_format"
+    if target.worker:
+        raise refused(param, f"one worker answers in text; call its team instead: {TEAM_PREFIX}{target.team.name}")
+    if target.reads_facts:
+        detail = "the demo model answers in text only; give the team a language model, or leave the format out"
         raise refused(param, detail)
 
 
@@ -248,21 +296,40 @@ def bounded(turns: Sequence[ChatTurn]) -> tuple[ChatTurn, ...]:
 
 
 def read_turns(messages: Sequence[MessageSent], param: str) -> list[ChatTurn]:
-    """What was said. Calls of tools and the like say nothing; pictures and sounds are refused."""
+    """What was said, what was called and what that returned. Pictures and sounds are refused."""
     turns: list[ChatTurn] = []
+    names: dict[str, str] = {}
     for number, message in enumerate(messages):
         place = f"{param}[{number}]"
         if message.type == "function_call_output":
-            turns.append(ChatTurn("tool", _text(message.output, f"{place}.output")))
+            turns.append(_returned(names, message.call_id, _text(message.output, f"{place}.output")))
+        elif message.type == "function_call":
+            names[message.call_id] = message.name
+            turns.append(ChatTurn("assistant", describe_call(message.name, message.arguments)))
         elif message.type == "item_reference":
             detail = "an item that is only referred to cannot be read here; send it, or use previous_response_id"
             raise refused(place, detail)
         elif message.type == "message":
             if not message.role:
                 raise refused(place, "a message needs a role")
-            role = "tool" if message.role == "function" else message.role
-            turns.append(ChatTurn(role, _text(message.content, f"{place}.content")))
+            text = _text(message.content, f"{place}.content")
+            if message.role in ("tool", "function"):
+                turns.append(_returned(names, message.tool_call_id or message.name, text))
+                continue
+            turns.append(ChatTurn(message.role, text))
+            for call in message.tool_calls or ():
+                names[call.id] = call.function.name
+                turns.append(ChatTurn("assistant", describe_call(call.function.name, call.function.arguments)))
     return turns
+
+
+def describe_call(name: str, arguments: str) -> str:
+    """A call of the client's tool as something that was said."""
+    return f"(called {name} with {arguments})"
+
+
+def _returned(names: Mapping[str, str], call: str, text: str) -> ChatTurn:
+    return ChatTurn("tool", f"{names.get(call, call)} returned: {text}" if call else text)
 
 
 def _text(content: Content, param: str) -> str:
@@ -300,6 +367,7 @@ class TeamRequest(Struct, frozen=True, omit_defaults=True):
     instructions: str = ""
     background: bool = False
     metadata: dict[str, str] | None = None
+    stop: tuple[str, ...] = ()
 
     def to_record(self, digest: str) -> ev.ClientRequest:
         return ev.ClientRequest(_API, Raw(msgspec.json.encode(self)), digest)
@@ -362,8 +430,9 @@ def render_problem(problem: Problem) -> Response:
 
 
 class TeamAnswer(Struct, frozen=True):
-    """What there is to say. `finish` is `length` where time or money ran out before all of it was done, else `stop`.
+    """What there is to say, or the calls that the client is to make, or why there is no answer in its format.
 
+    `finish` is `length` where time, money or the longest answer cut it short, `tool_calls` for calls, else `stop`.
     `tokens` is what the ledger says; `output_tokens` is what workers' models wrote, the rest counts as read.
     """
 
@@ -373,25 +442,44 @@ class TeamAnswer(Struct, frozen=True):
     tokens: int
     output_tokens: int
     finish: str = "stop"
+    calls: tuple[ev.CallerToolCall, ...] = ()
+    refusal: str = ""
+
+    @property
+    def content(self) -> str | None:
+        """The text; None where there is something else instead."""
+        return None if self.refusal or (self.calls and not self.text) else self.text
 
 
 def answer_of(recorded: RecordedRun) -> TeamAnswer:
     """What came of a run that has stopped; raises a problem for one that came to nothing."""
     run = recorded.run
-    finished = outcome(run, recorded.state)
-    text = _question(recorded) if recorded.state.ended is None else _ended_text(recorded, finished)
+    state = recorded.state
+    finished = outcome(run, state)
+    wanted = recorded.requested.answer_format
+    is_question = state.ended is None
+    text = _question(recorded) if is_question else _ended_text(recorded, finished)
+    calls = () if state.answer_written is None else state.answer_written.calls
+    refusal = text if is_question and wanted is not None and not wanted.is_text else ""
+    request = recorded_request(recorded.requested)
     stats = Stats()
     stats.record(run, recorded.entries)
     output = sum(model.tokens.get("output", 0) for model in stats.calls["model"].values())
-    is_cut_short = finished.ending == "partial" and finished.reason in _CUT_SHORT
     return TeamAnswer(
         run=run,
-        text=text,
+        text="" if refusal else stopped(text, () if request is None else request.stop),
         ending=finished.ending,
         tokens=finished.spent.tokens,
         output_tokens=min(output, finished.spent.tokens),
-        finish="length" if is_cut_short else "stop",
+        finish="tool_calls" if calls else _finish(state, finished),
+        calls=calls,
+        refusal=refusal,
     )
+
+
+def _finish(state: RunState, finished: RunOutcome) -> str:
+    is_cut_short = finished.ending == "partial" and finished.reason in _CUT_SHORT
+    return "length" if is_cut_short or state.answer_cut else "stop"
 
 
 def _ended_text(recorded: RecordedRun, finished: RunOutcome) -> str:
@@ -408,6 +496,9 @@ def _ended_text(recorded: RecordedRun, finished: RunOutcome) -> str:
 
 def _team_text(recorded: RecordedRun, finished: RunOutcome) -> tuple[str, bool]:
     """The answer of a team, and whether it is one."""
+    wanted = recorded.requested.answer_format
+    if wanted is not None and not wanted.is_text:
+        return _formatted_text(recorded, finished, wanted)
     answer = _words(answer_or_fallback(finished))
     notes = [entry.event for entry in recorded.entries if isinstance(entry.event, ev.Noted)]
     unserved = finished.reason == "no_plan" and finished.gaps and all(gap.status == "unserved" for gap in finished.gaps)
@@ -416,6 +507,16 @@ def _team_text(recorded: RecordedRun, finished: RunOutcome) -> tuple[str, bool]:
         return "\n\n".join((answer, *assumed)), False
     is_good = finished.ending in ("complete", "partial")
     return answer or ("There is nothing to say." if is_good else "There is no answer."), is_good
+
+
+def _formatted_text(recorded: RecordedRun, finished: RunOutcome, wanted: ev.AnswerFormat) -> tuple[str, bool]:
+    """The JSON of an answer, or the text beside its calls. Without one it is no good: prose would be taken for it."""
+    written = recorded.state.answer_written
+    if written is None:
+        return _words(answer_or_fallback(finished)) or "There is no answer.", False
+    if written.calls or wanted.schema == ev.NULL:
+        return _words(msgspec.json.decode(written.answer if written.calls else written.whole())), True
+    return bytes(written.answer).decode(), True
 
 
 def _worker_text(recorded: RecordedRun) -> tuple[str, bool]:
@@ -479,7 +580,9 @@ class ChatHead(Struct, frozen=True):
 
 
 def chat_completion(head: ChatHead, answer: TeamAnswer, notice: str) -> Json:
-    message: Json = {"role": "assistant", "content": answer.text, "refusal": None}
+    message: Json = {"role": "assistant", "content": answer.content, "refusal": answer.refusal or None}
+    if answer.calls:
+        message["tool_calls"] = [chat_call(call) for call in answer.calls]
     if notice:
         message["reasoning_content"] = notice
     choice: Json = {"index": 0, "message": message, "finish_reason": answer.finish, "logprobs": None}
@@ -507,6 +610,7 @@ class ResponseHead(Struct, frozen=True):
     created: float
     request: TeamRequest
     notice: str
+    wanted: ev.AnswerFormat | None = None
 
     def response(self, status: str, output: Sequence[Json], **more: object) -> Json:
         request = self.request
@@ -525,9 +629,7 @@ class ResponseHead(Struct, frozen=True):
             "parallel_tool_calls": False,
             "previous_response_id": request.previous or None,
             "store": request.stored,
-            "tool_choice": "none",
-            "tools": [],
-            "text": {"format": {"type": "text"}},
+            **describe_format(self.wanted),
             "usage": None,
             **more,
         }
@@ -555,11 +657,19 @@ class ResponseHead(Struct, frozen=True):
             answer = answer_of(recorded)
         except Problem as problem:
             return self.failed(problem)
-        return self.completed(answer, [self.message(answer.text)])
+        return self.completed(answer, self.items(answer))
 
-    def message(self, text: str | None) -> Json:
+    def items(self, answer: TeamAnswer) -> list[Json]:
+        """The answer as items: a message, unless there are only calls, and the calls."""
+        calls = [response_call(call) for call in answer.calls]
+        if answer.refusal:
+            return [self.message(answer.refusal, refused=True)]
+        return calls if answer.content is None else [self.message(answer.text), *calls]
+
+    def message(self, text: str | None, *, refused: bool = False) -> Json:
         """The answer as an item; with no text, one that is being written."""
-        parts = [] if text is None else [text_part(text)]
+        part = {"type": "refusal", "refusal": text} if refused else text_part(text or "")
+        parts = [] if text is None else [part]
         status = "in_progress" if text is None else "completed"
         return {"id": f"msg_{self.run}", "type": "message", "role": "assistant", "status": status, "content": parts}
 

@@ -1,0 +1,48 @@
+"""Schedules of a team file: requests that a server makes at certain times."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+from msgspec import Struct
+
+from chargehand.engine.policy import Instant, Seconds
+from chargehand.errors import Invalid
+
+_SOON = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Schedule(Struct, frozen=True):
+    """A request, and when it is made."""
+
+    name: str
+    cron: str
+    request: str
+    timezone: str = "UTC"
+
+    def check(self) -> None:
+        """Raise Invalid for times that cannot be understood."""
+        if len(self.cron.split()) != 5:
+            raise Invalid(f"cron is {self.cron!r}; write minute, hour, day, month and weekday, such as 0 8 * * 1-5")
+        try:
+            next(CronSim(self.cron, _SOON.astimezone(ZoneInfo(self.timezone))))
+        except (CronSimError, StopIteration) as error:
+            raise Invalid(
+                f"cron is {self.cron!r}, which never comes ({error}); write it such as 0 8 * * 1-5"
+            ) from error
+        except (ZoneInfoNotFoundError, ValueError) as error:
+            raise Invalid(f"there is no timezone {self.timezone!r}; write it such as Europe/Berlin") from error
+
+    def next_time(self, after: Instant) -> Instant:
+        """The first time after an instant."""
+        start = datetime.fromtimestamp(after, ZoneInfo(self.timezone))
+        return next(CronSim(self.cron, start)).timestamp()
+
+    def latest_time(self, before: Instant, within: Seconds) -> Instant | None:
+        """The last time that is not after an instant, and at most so long before it; None if there is none."""
+        start = datetime.fromtimestamp(before, ZoneInfo(self.timezone)) + timedelta(seconds=1)
+        try:
+            latest = next(CronSim(self.cron, start, reverse=True)).timestamp()
+        except StopIteration:
+            return None
+        return latest if latest >= before - within else None

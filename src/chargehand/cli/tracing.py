@@ -1,0 +1,35 @@
+"""Traces by the environment: whether they are wanted, and the listener that sends them."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from chargehand.config.environment import secret_values
+
+if TYPE_CHECKING:
+    from chargehand.integrations.otel import OtelListener
+
+SWITCH = "CHARGEHAND_OTEL"
+CONTENT = "CHARGEHAND_OTEL_CONTENT"
+_COLLECTORS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+
+def is_wanted(environment: Mapping[str, str]) -> bool:
+    """Whether traces are to be sent: `CHARGEHAND_OTEL` says so, or, where it says nothing, a collector is named."""
+    if environment.get(SWITCH, "").strip():
+        return _is_on(environment, SWITCH)
+    return not _is_on(environment, "OTEL_SDK_DISABLED") and any(environment.get(name) for name in _COLLECTORS)
+
+
+def listener_from(environment: Mapping[str, str]) -> "OtelListener | None":
+    """The listener that sends traces, if the environment wants them; Invalid where OpenTelemetry is not installed."""
+    if not is_wanted(environment):
+        return None
+    from chargehand.integrations.otel import OtelListener  # noqa: PLC0415 - an extra
+    from chargehand.server.middleware.redaction import Redactor  # noqa: PLC0415 - only with traces
+
+    redactor = Redactor(secret_values())
+    return OtelListener(content=_is_on(environment, CONTENT), redact=redactor.text)
+
+
+def _is_on(environment: Mapping[str, str], name: str) -> bool:
+    return environment.get(name, "").strip().lower() not in ("", "0", "false", "no", "off")

@@ -1,0 +1,1 @@
+"""Engines that have runs driven by any process: the local one, and Temporal."""

@@ -1,0 +1,206 @@
+"""Agents of other frameworks as workers: turns that are recorded, questions to a person, usage, failures by kind.
+
+An adapter makes turns: the first from an assignment, the next ones from the answers to what the agent asked. Each turn
+is one step of the attempt, so what is finished is not done again after a crash.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NoReturn, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from chargehand.agents.executor import Assignment
+from chargehand.code_errors import failure_of
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.events import Effect
+from chargehand.engine.failure import Failure
+from chargehand.errors import Invalid
+from chargehand.models.prices import Price
+from chargehand.models.providers import install_command
+from chargehand.runtime.executor import Done, StepContext, WorkFailed
+
+Prompt: TypeAlias = Callable[[Assignment], str]
+APPROVE = "approve"
+_MAX_TURNS = 50
+_EFFECTS = ("read", "idempotent", "effect")
+
+
+class AgentQuestion(Struct, frozen=True, omit_defaults=True):
+    """What an agent wants to know before it goes on."""
+
+    id: str
+    """The framework's name for it."""
+    text: str
+    options: tuple[str, ...] = ()
+    """The answers to choose from; none: any."""
+
+
+class AgentTurn(Struct, frozen=True, omit_defaults=True):
+    """What an agent did until it was done, or had to ask."""
+
+    output: object = None
+    questions: tuple[AgentQuestion, ...] = ()
+    """None: it is done."""
+    state: object = None
+    """What the framework needs to go on, as plain data."""
+
+
+class AgentUsage(Struct):
+    """What a turn used so far; also of one that fails."""
+
+    model: str = ""
+    input: int = 0
+    output: int = 0
+    calls: int = 0
+    usd: float | None = None
+    """What the framework says it cost; None: it does not know."""
+
+
+class ForeignAgent(ABC):
+    """An agent of another framework."""
+
+    framework: str = ""
+
+    @abstractmethod
+    async def start(self, assignment: Assignment, usage: AgentUsage) -> AgentTurn:
+        """Begin with an assignment."""
+
+    async def go_on(
+        self, assignment: Assignment, state: object, answers: Mapping[str, object], usage: AgentUsage
+    ) -> AgentTurn:
+        """Go on with the answers to the questions of the last turn, by their ids."""
+        raise NotImplementedError(f"{self.framework} asks nothing")
+
+    def failure(self, _error: Exception) -> Failure | None:
+        """The failure that an exception of the framework means; None: what is usual."""
+        return None
+
+
+class AgentWorker:
+    """The `call` of a worker whose attempts an agent of another framework makes."""
+
+    def __init__(self, agent: ForeignAgent, effect: Effect, price: Price | None) -> None:
+        if effect not in _EFFECTS:
+            raise Invalid(f"effect is {effect!r}; say what its tools do to the world: {', '.join(_EFFECTS)}")
+        self._agent = agent
+        self._effect: Effect = effect
+        self._price = price
+
+    async def __call__(self, assignment: Assignment, context: StepContext) -> Done:
+        agent = self._agent
+        turn = await self._step(assignment, context, 1, lambda usage: agent.start(assignment, usage))
+        for number in range(2, _MAX_TURNS + 1):
+            if not turn.questions:
+                return Done(turn.output, NOTHING)  # its steps say what was used
+            answers = {asked.id: assignment.ask_person(asked.text, options=asked.options) for asked in turn.questions}
+            state = turn.state
+            turn = await self._step(
+                assignment,
+                context,
+                number,
+                lambda usage, state=state, answers=answers: agent.go_on(assignment, state, answers, usage),
+            )
+        raise WorkFailed(
+            Failure("logic", f"the agent asked a person {_MAX_TURNS} times", code="too_many_steps"), NOTHING
+        )
+
+    async def _step(
+        self,
+        assignment: Assignment,
+        context: StepContext,
+        number: int,
+        act: Callable[[AgentUsage], Awaitable[AgentTurn]],
+    ) -> AgentTurn:
+        async def call(_key: str) -> Done:
+            usage = AgentUsage()
+            began = time.monotonic()
+            try:
+                turn = await act(usage)
+            except WorkFailed:
+                raise
+            except Exception as error:
+                raise WorkFailed(self._failure(error), self._used(usage, context)) from error
+            used = self._used(usage, context)
+            if usage.calls:
+                context.record_call(usage.model, time.monotonic() - began, (usage.input, usage.output), used)
+            return Done(turn, used)
+
+        request = msgspec.json.encode([number, assignment.instruction, assignment.failure]).decode()
+        name = f"{self._agent.framework} agent"
+        return await context.step(name, call, request=request, effect=self._effect, shape=AgentTurn)
+
+    def _failure(self, error: Exception) -> Failure:
+        return self._agent.failure(error) or status_failure(error) or failure_of(error)
+
+    def _used(self, usage: AgentUsage, context: StepContext) -> Amount:
+        price = self._price
+        if price is not None:
+            micros = round(usage.input * price.input + usage.output * price.output) + usage.calls * price.call
+        elif usage.usd is not None:
+            micros = round(usage.usd * 1_000_000)
+        else:
+            micros = 0
+            if usage.calls and context.request.budget.usd is not None:
+                context.note(f"the price of {usage.model or 'a model'} is not known: its calls count as 0 dollars")
+        return Amount(tokens=usage.input + usage.output, micros=micros, calls=usage.calls)
+
+
+# --- what adapters share
+
+
+def task_text(assignment: Assignment) -> str:
+    """The task in words, for an agent that reads text: what is to be done, what it needs, what failed before."""
+    parts = [assignment.instruction]
+    for task, value in assignment.inputs.items():
+        parts.append(f"Result of {task}:\n{_text_of(value)}")
+    parts += [f"Missing: {gap.message}" for gap in assignment.gaps]
+    if assignment.failure:
+        parts.append(f"The last attempt failed: {assignment.failure}")
+    return "\n\n".join(parts)
+
+
+def _text_of(value: object) -> str:
+    if isinstance(value, Mapping) and list(value) == ["text"]:  # pyright: ignore[reportUnknownArgumentType] - any JSON
+        return str(value["text"])  # pyright: ignore[reportUnknownArgumentType] - as above
+    return msgspec.json.encode(value).decode()
+
+
+def approval_question(call: str, tool: str, arguments: object, place: str) -> AgentQuestion:
+    """Whether an agent may make a call."""
+    written = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    return AgentQuestion(call, f"May {tool}({written}) be called?{place}", (APPROVE, "reject"))
+
+
+def place_of(number: int, questions: Sequence[object]) -> str:
+    """Where a question stands among several, so that two calls with the same arguments are two questions."""
+    return f" ({number} of {len(questions)})" if len(questions) > 1 else ""
+
+
+def status_failure(error: BaseException | None) -> Failure | None:
+    """The failure of a model's API, by the HTTP status that clients of all providers put into their exceptions."""
+    for _ in range(10):
+        if error is None:
+            return None
+        status = getattr(error, "status_code", None)  # of another package, and each has its own class
+        if isinstance(status, int):
+            return _failure_by_status(status, str(error))
+        error = error.__cause__
+    return None
+
+
+def _failure_by_status(status: int, message: str) -> Failure:
+    if status == 429:
+        return Failure("resource", message)
+    if status in (408, 504):
+        return Failure("timeout", message)
+    if status >= 500:
+        return Failure("network", message)
+    return Failure("logic", message, permanent=status in (401, 403, 404))
+
+
+def not_installed(extra: str, error: ModuleNotFoundError) -> NoReturn:
+    """Say how to get the framework."""
+    raise Invalid(f"this needs {error.name}, which is not here: {install_command(extra)}") from error

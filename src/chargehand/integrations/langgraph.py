@@ -1,0 +1,137 @@
+"""A LangGraph graph as a worker. Needs `pip install 'chargehand[langgraph]'`."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from chargehand.agents.executor import Assignment
+from chargehand.engine.events import Effect
+from chargehand.engine.failure import Failure
+from chargehand.integrations.foreign_agents import (
+    AgentQuestion,
+    AgentTurn,
+    AgentUsage,
+    AgentWorker,
+    ForeignAgent,
+    not_installed,
+    task_text,
+)
+from chargehand.models.prices import Price
+from chargehand.runtime.executor import WorkFailed
+
+try:
+    from langchain_core.callbacks import UsageMetadataCallbackHandler
+    from langchain_core.messages import BaseMessage
+    from langgraph.errors import GraphRecursionError
+    from langgraph.types import Command
+    from pydantic_core import to_jsonable_python
+except ModuleNotFoundError as error:
+    not_installed("langgraph", error)
+
+
+class CompiledGraph(Protocol):
+    """What is used of a compiled graph."""
+
+    checkpointer: Any
+
+    async def ainvoke(self, input: Any, config: Any) -> dict[str, Any]: ...  # noqa: A002 - its own name
+
+    async def aget_state(self, config: Any) -> Any: ...
+
+
+def _messages(assignment: Assignment) -> dict[str, object]:
+    return {"messages": [("user", task_text(assignment))]}
+
+
+def _last_message(values: Mapping[str, Any]) -> object:
+    messages = values.get("messages")
+    return messages[-1].text if messages and isinstance(messages[-1], BaseMessage) else dict(values)
+
+
+def from_langgraph(
+    graph: CompiledGraph,
+    *,
+    effect: Effect,
+    state: Callable[[Assignment], object] = _messages,
+    result: Callable[[Mapping[str, Any]], object] = _last_message,
+    price: Price | None = None,
+) -> AgentWorker:
+    """The `call` of a worker: `Worker("ann", call=from_langgraph(graph, effect="read"))`.
+
+    Args:
+        graph: A compiled graph. With a checkpointer, its interrupts become questions to a person, and a run that a
+            crash cut off goes on at its last checkpoint.
+        effect: What its nodes do to the world: `read`, `idempotent` or `effect`. Only the first two are repeated
+            after a crash.
+        state: Makes its first state; left out, `{"messages": [("user", TASK)]}`.
+        result: Reads the result off its last state; left out, the last message, or all of the state.
+        price: What its models cost, in dollars per million tokens.
+
+    """
+    return AgentWorker(_Graph(graph, state, result), effect, price)
+
+
+class _Graph(ForeignAgent):
+    framework = "langgraph"
+
+    def __init__(
+        self,
+        graph: CompiledGraph,
+        state: Callable[[Assignment], object],
+        result: Callable[[Mapping[str, Any]], object],
+    ) -> None:
+        self._graph = graph
+        self._state = state
+        self._result = result
+
+    async def start(self, assignment: Assignment, usage: AgentUsage) -> AgentTurn:
+        given = None if await self._is_begun(assignment) else self._state(assignment)
+        return await self._run(assignment, given, usage)
+
+    async def go_on(
+        self,
+        assignment: Assignment,
+        state: object,  # noqa: ARG002 - its checkpointer has it
+        answers: Mapping[str, object],
+        usage: AgentUsage,
+    ) -> AgentTurn:
+        if not await self._is_begun(assignment):
+            message = "the checkpoint of the graph is gone; compile it with a checkpointer that outlives the process"
+            raise WorkFailed(Failure("logic", message))
+        return await self._run(assignment, Command(resume=dict(answers)), usage)
+
+    async def _is_begun(self, assignment: Assignment) -> bool:
+        """Whether a checkpoint of this attempt has something left to do."""
+        if self._graph.checkpointer is None:
+            return False
+        snapshot = await self._graph.aget_state(_thread(assignment))
+        return bool(snapshot.next)
+
+    async def _run(self, assignment: Assignment, given: object, usage: AgentUsage) -> AgentTurn:
+        counter = UsageMetadataCallbackHandler()
+        config: Any = {**_thread(assignment), "callbacks": [counter]}
+        try:
+            values = await self._graph.ainvoke(given, config)
+        finally:
+            for model, spent in counter.usage_metadata.items():
+                usage.model = usage.model or model
+                usage.input += spent["input_tokens"]
+                usage.output += spent["output_tokens"]
+                usage.calls += 1  # the callback counts tokens, not calls
+        interrupts = values.pop("__interrupt__", ())
+        if not interrupts:
+            return AgentTurn(to_jsonable_python(self._result(values)))
+        if self._graph.checkpointer is None:
+            message = "the graph has an interrupt and no checkpointer; compile it with one, so that it can go on"
+            raise WorkFailed(Failure("logic", message, permanent=True))
+        return AgentTurn(questions=tuple(AgentQuestion(one.id, _text_of(one.value)) for one in interrupts))
+
+    def failure(self, error: Exception) -> Failure | None:
+        return Failure("logic", str(error), code="too_many_steps") if isinstance(error, GraphRecursionError) else None
+
+
+def _thread(assignment: Assignment) -> Any:
+    return {"configurable": {"thread_id": assignment.key}}
+
+
+def _text_of(value: object) -> str:
+    return value if isinstance(value, str) else str(to_jsonable_python(value, fallback=str))

@@ -1,0 +1,352 @@
+"""Teams for MCP clients: over HTTP at `/mcp` of the server, and over pipes (`chargehand mcp serve`).
+
+`chargehand serve --plugin chargehand.integrations.mcp_server:api`. Each call stands alone: there are no sessions, so a
+client may go on after a restart of the server, and a run goes on when its client has gone.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import Annotated, Any, Literal, TypeAlias, cast
+
+import msgspec
+from mcp import MCPError
+from mcp.server import Server, ServerRequestContext
+from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    TextContent,
+    TextResourceContents,
+    Tool,
+    ToolAnnotations,
+)
+from msgspec import Meta, Struct
+from starlette.types import Receive, Scope, Send
+
+from chargehand import ChargehandError, ToolFailed, __version__, tool
+from chargehand import Tool as TypedTool
+from chargehand.engine import events as ev
+from chargehand.server.extension import (
+    AnswerBody,
+    Entry,
+    HttpApi,
+    Problem,
+    RunFilter,
+    RunInfo,
+    TenantClient,
+    problem_of,
+    tenant_of,
+)
+
+_LONGEST_WAIT = 600
+_LISTED_RUNS = 50
+_INSTRUCTIONS = (
+    "Teams of agents. run_team plans a request, carries it out and answers it; where it takes longer than `wait`, "
+    "get_run waits on. A run in the state needs_input asks a question: put it to the person, then call answer_run."
+)
+Report: TypeAlias = Callable[[float, str], Awaitable[None]]
+Wait: TypeAlias = Annotated[int, Meta(ge=0, le=_LONGEST_WAIT, description="For how many seconds to wait for its end")]
+Verdict: TypeAlias = Literal["approve", "reject", "answer", "done", "again", "fail"]
+
+
+class ClientCall(Struct, frozen=True):
+    """One call of a client: whose it is, and how its progress is told."""
+
+    tenant: TenantClient
+    report: Report
+
+
+# --- the tools: signatures are their schemas, docstrings their descriptions
+
+
+async def list_teams(call: ClientCall) -> object:
+    """The teams there are: their workers and what each does, examples of requests, and limits."""
+    return {"teams": await call.tenant.teams()}
+
+
+async def run_team(
+    call: ClientCall,
+    team: Annotated[str, Meta(description="The name of a team (list_teams)")],
+    goal: Annotated[str, Meta(description="What is to be done, in words")],
+    wait: Wait = 60,
+    key: Annotated[str, Meta(description="The same call with the same key is the same run")] = "",
+) -> object:
+    """Have a team carry out a request, and wait for its answer. The run goes on when the time is up: see get_run."""
+    begun = await call.tenant.begin(team, goal, key=key)
+    return describe_run(await _wait(call, begun.run, wait))
+
+
+async def get_run(call: ClientCall, run: str, wait: Wait = 0) -> object:
+    """How a run stands: its state, tasks, answer, gaps, cost, and the question it asks, if it does."""
+    return describe_run(await _wait(call, run, wait))
+
+
+async def answer_run(
+    call: ClientCall,
+    run: str,
+    number: Annotated[int, Meta(description="The number of the question (get_run)")],
+    verdict: Annotated[Verdict, Meta(description="approve or reject a plan or a call; answer a question in words")],
+    text: Annotated[str, Meta(description="The answer in words, or why it is rejected")] = "",
+    wait: Wait = 60,
+) -> object:
+    """Answer the question that a run asks, as the person decided, and wait for the end of the run."""
+    in_words = verdict in ("answer", "done")
+    body = AnswerBody(
+        number=number, verdict=verdict, feedback="" if in_words else text, result=text if in_words else None
+    )
+    await call.tenant.answer(run, body)
+    return describe_run(await _wait(call, run, wait))
+
+
+async def cancel_run(call: ClientCall, run: str, reason: str = "") -> object:
+    """Stop a run. What is finished stays."""
+    return describe_run(await call.tenant.cancel(run, reason))
+
+
+async def search_memory(
+    call: ClientCall,
+    team: str,
+    query: str,
+    archives: tuple[str, ...] = (),
+    limit: Annotated[int, Meta(ge=1, le=50)] = 10,
+) -> object:
+    """The passages in the archives of a team that fit a question best."""
+    return {"passages": await call.tenant.search_memory(team, query, archives=archives, limit=limit)}
+
+
+_READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+_FUNCTIONS: dict[Callable[..., Awaitable[object]], ToolAnnotations | None] = {
+    list_teams: _READS,
+    run_team: None,
+    get_run: _READS,
+    answer_run: None,
+    cancel_run: ToolAnnotations(idempotent_hint=True, destructive_hint=True),
+    search_memory: _READS,
+}
+_TOOLS: dict[str, TypedTool] = {function.__name__: tool(partial(function, call=None)) for function in _FUNCTIONS}
+_BY_NAME = {function.__name__: function for function in _FUNCTIONS}
+
+
+async def _wait(call: ClientCall, run: str, seconds: int) -> RunInfo:
+    """A run once it has ended or asks a question, or as it stands when the time is up. Progress is told."""
+    if seconds:
+        try:
+            async with asyncio.timeout(seconds), call.tenant.follow(run) as entries:
+                async for entry in entries:
+                    if isinstance(entry, Entry) and await _is_settled(call, run, entry):
+                        break
+        except TimeoutError:
+            pass
+    return await call.tenant.read(run)
+
+
+async def _is_settled(call: ClientCall, run: str, entry: Entry) -> bool:
+    """Tell of an entry; whether there is nothing to wait for after it."""
+    event = entry.event
+    if isinstance(event, ev.InputRequested):  # it may have been answered since
+        return (await call.tenant.read(run)).summary.state == "needs_input"
+    if words := _progress(event):
+        await call.report(entry.seq, words)
+    return isinstance(event, ev.RunEnded)
+
+
+def _progress(event: ev.Event) -> str:
+    match event:
+        case ev.TasksAdded(tasks=tasks) if tasks:
+            return f"{len(tasks)} tasks planned"
+        case ev.AttemptStarted(task=task, worker=worker):
+            return f"{task}: {worker} started"
+        case ev.AttemptSucceeded(task=task):
+            return f"{task}: done"
+        case ev.AttemptFailed(task=task, failure=failure):
+            return f"{task}: failed ({failure.kind})"
+        case _:
+            return ""
+
+
+def describe_run(info: RunInfo) -> dict[str, object]:
+    """What a client is told of a run."""
+    return {
+        "run": info.summary.run,
+        "team": info.summary.team,
+        "state": info.summary.state,
+        "answer": info.answer,
+        "question": info.question,
+        "gaps": info.gaps,
+        "tasks": [{"task": task.id, "worker": task.worker, "status": task.status} for task in info.tasks],
+        "spent": info.summary.spent,
+        "notice": info.notice,
+    }
+
+
+# --- resources
+
+
+_PARTS: dict[str, Callable[[RunInfo], object]] = {
+    "answer": lambda info: info.answer,
+    "plan": lambda info: info.plan,
+    "evidence": lambda info: {
+        "traced": info.traced,
+        "untraced": info.untraced,
+        "gaps": info.gaps,
+        "tasks": info.tasks,
+        "notes": info.notes,
+    },
+}
+"""What there is of a run to be read, by the end of its URI: `run://RUN/answer`."""
+_ABOUT = {
+    "answer": "The answer of a run",
+    "plan": "The plan of a run: its tasks and what each needs",
+    "evidence": "What the answer of a run rests on: results of its tasks, figures and where they come from, gaps",
+}
+
+
+async def _read_resource(call: ClientCall, uri: str) -> ReadResourceResult:
+    scheme, _, rest = uri.partition("://")
+    run, _, part = rest.partition("/")
+    if scheme != "run" or part not in _PARTS:
+        raise MCPError(INVALID_PARAMS, f"there is no resource {uri[:200]!r}; there are run://RUN/{'|'.join(_PARTS)}")
+    value = _PARTS[part](await call.tenant.read(run))
+    is_text = isinstance(value, str)
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    kind = "text/markdown" if is_text else "application/json"
+    return ReadResourceResult(contents=[TextResourceContents(uri=uri, text=text, mime_type=kind)])
+
+
+async def _latest_answers(call: ClientCall) -> list[Resource]:
+    page = await call.tenant.runs(RunFilter(limit=_LISTED_RUNS))
+    return [
+        Resource(uri=f"run://{run.run}/answer", name=run.run, description=run.title or None, mime_type="text/markdown")
+        for run in page.runs
+        if run.ended is not None and not run.parent
+    ]
+
+
+# --- the server
+
+
+TenantOf: TypeAlias = Callable[[ServerRequestContext[Any, Any]], TenantClient]
+
+
+def make_server(tenant_of_call: TenantOf) -> Server[Any]:
+    """A server of the protocol, for any transport. The SDK's logging is left as it is."""
+
+    def client_call(context: ServerRequestContext[Any, Any]) -> ClientCall:
+        async def report(progress: float, message: str) -> None:
+            await context.session.report_progress(progress, message=message)
+
+        return ClientCall(tenant_of_call(context), report)
+
+    async def list_tools(
+        _context: ServerRequestContext[Any, Any], _params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        return ListToolsResult(tools=[_describe(name) for name in _TOOLS])
+
+    async def call_tool(context: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> CallToolResult:
+        return await _call_tool(client_call(context), params.name, params.arguments or {})
+
+    async def list_resources(
+        context: ServerRequestContext[Any, Any], _params: PaginatedRequestParams | None
+    ) -> ListResourcesResult:
+        with _protocol_errors():
+            return ListResourcesResult(resources=await _latest_answers(client_call(context)))
+
+    async def list_templates(
+        _context: ServerRequestContext[Any, Any], _params: PaginatedRequestParams | None
+    ) -> ListResourceTemplatesResult:
+        templates = [
+            ResourceTemplate(uri_template=f"run://{{run}}/{part}", name=part, description=_ABOUT[part])
+            for part in _PARTS
+        ]
+        return ListResourceTemplatesResult(resource_templates=templates)
+
+    async def read_resource(
+        context: ServerRequestContext[Any, Any], params: ReadResourceRequestParams
+    ) -> ReadResourceResult:
+        with _protocol_errors():
+            return await _read_resource(client_call(context), str(params.uri))
+
+    return Server(
+        "chargehand",
+        version=__version__,
+        instructions=_INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=read_resource,
+    )
+
+
+def _describe(name: str) -> Tool:
+    declared = _TOOLS[name]
+    schema = cast("dict[str, Any]", msgspec.json.decode(declared.spec.parameters))
+    annotations = _FUNCTIONS[_BY_NAME[name]]
+    return Tool(name=name, description=declared.spec.description, input_schema=schema, annotations=annotations)
+
+
+async def _call_tool(call: ClientCall, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
+    declared = _TOOLS.get(name)
+    if declared is None or declared.arguments is None:
+        raise MCPError(INVALID_PARAMS, f"there is no tool {name[:100]!r}; there are {', '.join(_TOOLS)}")
+    try:
+        values = declared.arguments.read(msgspec.json.encode(arguments).decode())
+        result = cast("dict[str, Any]", msgspec.to_builtins(await _BY_NAME[name](call, **values)))
+    except (ToolFailed, Problem, ChargehandError) as error:
+        detail = str(error) if isinstance(error, ToolFailed) else problem_of(error).detail
+        return CallToolResult(content=[TextContent(text=detail)], is_error=True)
+    text = msgspec.json.encode(result).decode()
+    return CallToolResult(content=[TextContent(text=text)], structured_content=result)
+
+
+@contextmanager
+def _protocol_errors() -> Generator[None]:
+    """Make errors of ours errors of the protocol."""
+    try:
+        yield
+    except (Problem, ChargehandError) as error:
+        raise MCPError(INVALID_PARAMS, problem_of(error).detail) from error
+
+
+# --- over HTTP, and over pipes
+
+
+def mcp_api() -> HttpApi:
+    """The API at `/mcp`: streamable HTTP without sessions, for all versions of the protocol that the SDK speaks."""
+    server = make_server(lambda context: tenant_of(cast("Any", context.request).scope))
+    managers: list[StreamableHTTPSessionManager] = []
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncGenerator[None]:
+        manager = StreamableHTTPSessionManager(server, stateless=True)
+        async with manager.run():
+            managers.append(manager)
+            yield
+            managers.remove(manager)
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        await managers[-1].handle_request(scope, receive, send)
+
+    return HttpApi(name="mcp", app=serve, prefixes=("/mcp",), lifespan=lifespan)
+
+
+async def serve_stdio(tenant: TenantClient) -> None:
+    """Serve one client over standard input and output, until it closes them."""
+    server = make_server(lambda _context: tenant)
+    async with stdio_server() as (read_stream, write_stream):
+        await server.run(read_stream, write_stream, server.create_initialization_options())
+
+
+api = mcp_api()

@@ -1,0 +1,421 @@
+"""Sessions with MCP servers: connected by the first call, compared with what was approved, made again when they break.
+
+Whatever a server does, a call returns in time, with a result or with words for the model.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+from math import ceil
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast
+
+import msgspec
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    CallToolResult,
+    EmbeddedResource,
+    Implementation,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    ToolListChangedNotification,
+)
+from msgspec import Struct, field, structs
+
+from chargehand.code_errors import message_of
+from chargehand.concurrency import BareTaskGroup, first_error
+from chargehand.engine.breaker import Breaker, lease, next_change, note, stand
+from chargehand.engine.facts import ToolsWithheld
+from chargehand.engine.policy import Breaking, Instant, Seconds
+from chargehand.errors import Invalid
+from chargehand.tools.calling import ToolFailed, capped
+from chargehand.tools.mcp_lock import (
+    PinDifferences,
+    PinnedServer,
+    PinnedTool,
+    ServerIdentity,
+    as_hints,
+    find_differences,
+    listing,
+    model_name,
+    pin_tool,
+)
+from chargehand.tools.mcp_transport import LARGEST_MESSAGE, ServerProcess, http_client
+from chargehand.tools.schema import Caller
+
+logger = logging.getLogger(__name__)
+
+LARGEST_RESULT = 512 * 1024
+"""Bytes that are kept of a result; a model is shown less at a time."""
+_LONGEST_ERROR = 2000
+_RECHECK: Seconds = 60.0
+"""After how long the tools of a server are compared with what was approved once more."""
+_CLOSE: Seconds = 8.0
+"""How long a session has to close before its task is cancelled."""
+_MAX_TOOLS = 1000
+_MAX_PAGES = 100
+_MAX_TOLD = 1000
+_RESTARTS = Breaking(consecutive=3, open=10.0)
+"""A server that failed three times in a row is left alone for 10 s, then 20 …"""
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """A server as it is reached."""
+
+    name: str
+    identity: ServerIdentity
+    env: Mapping[str, str]
+    headers: Mapping[str, str]
+    private: bool
+    folder: Path
+    connect_seconds: Seconds
+    list_seconds: Seconds
+    call_seconds: Seconds
+
+
+class ConnectionLost(ToolFailed):
+    """The server ended before it answered; whether it did what it was asked for is not known."""
+
+    unknown = True
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, broken=True)
+
+
+class McpLink:
+    """The connection to a server for the runs of one executor. It is a context, and belongs to one event loop."""
+
+    def __init__(self, endpoint: Endpoint, pinned: PinnedServer) -> None:
+        self._endpoint = endpoint
+        self._pinned = pinned
+        self._jobs = BareTaskGroup()
+        self._breaker = Breaker()
+        self._reason = ""
+        self._session: McpSession | None = None
+        self._told: set[tuple[str, ToolsWithheld]] = set()
+
+    async def __aenter__(self) -> Self:
+        await self._jobs.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            self._session.close()
+        await self._jobs.__aexit__(kind, error, trace)
+
+    async def call(self, name: str, arguments: dict[str, Any], caller: Caller | None, *, repeat: bool) -> object:
+        """Call a tool, unless it stays off. With `repeat` it is called again where the connection was lost."""
+        session = await self.connected()
+        self._tell(session.differences, caller)
+        if problem := session.differences.problem(name):
+            raise ToolFailed(
+                f"{model_name(self._endpoint.name, name)} is off: {problem}. A person must approve it first "
+                "(chargehand mcp diff, chargehand mcp approve). Do without it."
+            )
+        try:
+            return await self._ask(session, name, arguments)
+        except ConnectionLost:
+            if not repeat:
+                raise
+        return await self._ask(await self.connected(), name, arguments)
+
+    async def connected(self) -> "McpSession":
+        """A session whose tools were compared with the approved ones lately; ToolFailed where there can be none."""
+        session = self._session
+        if session is None or session.is_over:
+            self._check_breaker()
+            session = McpSession(self._endpoint, self._pinned)
+            session.job = self._jobs.create_task(session.hold())
+            self._session = session
+        try:
+            await session.wait_until_open()
+            await session.recheck()
+        except ToolFailed as failed:
+            self._give_up(session, str(failed))
+            raise
+        return session
+
+    async def _ask(self, session: "McpSession", name: str, arguments: dict[str, Any]) -> object:
+        try:
+            value = await session.call(name, arguments)
+        except ConnectionLost as lost:
+            self._give_up(session, str(lost))
+            raise
+        except ToolFailed as failed:
+            if not failed.broken:  # it answered
+                note(self._breaker, _now(), _RESTARTS, good=True)
+            raise
+        note(self._breaker, _now(), _RESTARTS, good=True)
+        return value
+
+    def _give_up(self, session: "McpSession", reason: str) -> None:
+        session.close()
+        if self._session is not session:
+            return  # another call has met the same end before
+        self._session = None
+        self._reason = reason
+        note(self._breaker, _now(), _RESTARTS, good=False)
+        logger.warning("MCP server %s: %s", self._endpoint.name, reason)
+
+    def _check_breaker(self) -> None:
+        now = _now()
+        standing = stand(self._breaker, now)
+        if standing == "half-open":
+            lease(self._breaker, now, _RESTARTS)
+        elif standing != "closed":
+            wait = ceil(max(0.0, next_change(self._breaker) - now))
+            raise ToolFailed(
+                f"the MCP server {self._endpoint.name} is out of order and is tried again in {wait} s "
+                f"(the last failure: {self._reason}). Do without it.",
+                broken=True,
+            )
+
+    def _tell(self, differences: PinDifferences, caller: Caller | None) -> None:
+        """Have a run say, once, what of the server is not as it was approved."""
+        if not differences or caller is None or caller.context is None:
+            return
+        fact = ToolsWithheld(
+            server=f"mcp:{self._endpoint.name}",
+            changed=tuple(differences.changed),
+            new=differences.new,
+            missing=differences.missing,
+            identity=differences.identity,
+        )
+        if (caller.run, fact) in self._told:
+            return
+        if len(self._told) >= _MAX_TOLD:
+            self._told.clear()
+        self._told.add((caller.run, fact))
+        caller.context.note(describe_withheld(fact), fact=fact)
+
+
+def describe_withheld(fact: ToolsWithheld) -> str:
+    """What stays off, in a sentence."""
+    groups = (
+        ("changed", fact.changed),
+        ("new", fact.new),
+        ("gone", fact.missing),
+        ("all tools, since the server is another one", fact.identity),
+    )
+    parts = "; ".join(f"{words}: {listing(names)}" for words, names in groups if names)
+    return f"{fact.server} is not as it was approved, and what differs is off ({parts})"
+
+
+# --- one session
+
+
+class McpSession(Struct, eq=False):
+    """One connection. A task of its own holds it: contexts of the SDK must be left by the task that entered them."""
+
+    endpoint: Endpoint
+    pinned: PinnedServer
+    job: asyncio.Task[None] | None = None
+    problem: str = ""
+    """Why it could not be connected, or why it ended."""
+    listed: PinnedServer = PinnedServer(ServerIdentity())
+    """What the server offers."""
+    unfit: dict[str, str] = {}
+    """The tools that no model can be given, with the reasons."""
+    differences: PinDifferences = PinDifferences()
+    _opened: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it is connected, or never will be."""
+    _over: asyncio.Event = field(default_factory=asyncio.Event)
+    _client: Client | None = None
+    _process: ServerProcess | None = None
+    _checked: Instant = 0.0
+    """When its tools were compared with the approved ones; 0: never, or they changed since."""
+    _checking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set() or (self._process is not None and self._process.has_ended)
+
+    def close(self) -> None:
+        self._over.set()
+        if self.job is not None:
+            wait = _CLOSE if self._opened.is_set() else 0.0
+            asyncio.get_running_loop().call_later(wait, self.job.cancel)
+
+    async def hold(self) -> None:
+        """Connect, and stay connected until it is closed."""
+        try:
+            async with AsyncExitStack() as stack:
+                self._client = await self._connect(stack)
+                self._opened.set()
+                await self._over.wait()
+        except (Exception, BaseExceptionGroup, asyncio.CancelledError) as error:  # noqa: BLE001 - it fails calls only
+            self._note_end(error)
+        finally:
+            self._client = None
+            self._over.set()
+            self._opened.set()
+
+    async def _connect(self, stack: AsyncExitStack) -> Client:
+        endpoint = self.endpoint
+        if endpoint.identity.command:
+            self._process = ServerProcess(endpoint.identity.command, endpoint.env, endpoint.folder)
+            transport = self._process.transport()
+        else:
+            url = endpoint.identity.url
+            http = await stack.enter_async_context(http_client(url, endpoint.headers, private=endpoint.private))
+            transport = streamable_http_client(url, http_client=http, max_sse_event_size=LARGEST_MESSAGE)
+        info = Implementation(name="chargehand", version=version("chargehand"))
+        client = Client(transport, client_info=info, cache=None, message_handler=self._hear)
+        return await stack.enter_async_context(client)
+
+    async def _hear(self, message: object) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            self._checked = 0.0
+
+    def _note_end(self, error: BaseException) -> None:
+        if isinstance(error, BaseExceptionGroup):
+            error = first_error(cast("BaseExceptionGroup[BaseException]", error))
+        words = message_of(error) or type(error).__name__
+        self.problem = self.problem or self._with_remark(words)
+
+    def _with_remark(self, words: str) -> str:
+        """What is known of an end, with the last words of the process."""
+        remark = "" if self._process is None else self._process.remark
+        return f"{words} ({remark})" if remark else words
+
+    async def wait_until_open(self) -> None:
+        """Wait until it is connected; ToolFailed where that failed, or takes too long."""
+        limit = self.endpoint.connect_seconds
+        try:
+            async with asyncio.timeout(limit):
+                await self._opened.wait()
+        except TimeoutError:
+            self.problem = self._with_remark(f"it did not answer within {limit:g} s")
+        if self._client is None:
+            reason = (self.problem or "it was closed")[:_LONGEST_ERROR]
+            raise ToolFailed(f"the MCP server {self.endpoint.name} cannot be reached: {reason}", broken=True)
+
+    async def recheck(self) -> None:
+        """Compare its tools with the approved ones, if that was long ago; ToolFailed where it does not tell them."""
+        async with self._checking:
+            if self._checked and _now() - self._checked < _RECHECK:
+                return
+            limit = self.endpoint.list_seconds
+            started = _now()
+            try:
+                async with asyncio.timeout(limit):
+                    await self._list_tools()
+            except TimeoutError as error:
+                words = f"did not list its tools within {limit:g} s"
+                raise ToolFailed(f"the MCP server {self.endpoint.name} {words}", broken=True) from error
+            except Exception as error:  # whatever a foreign server makes the SDK raise
+                words = f"did not list its tools: {message_of(error) or type(error).__name__}"[:_LONGEST_ERROR]
+                raise ToolFailed(f"the MCP server {self.endpoint.name} {words}", broken=True) from error
+            self.differences = find_differences(self.pinned, self.listed, self.unfit)
+            self._checked = started
+
+    async def _list_tools(self) -> None:
+        client = self._open_client()
+        tools: dict[str, PinnedTool] = {}
+        unfit: dict[str, str] = {}
+        cursor: str | None = None
+        for _ in range(_MAX_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            for tool in page.tools:
+                hints = None if tool.annotations is None else tool.annotations.model_dump(by_alias=True)
+                try:
+                    tools[tool.name] = pin_tool(tool.name, tool.description or "", tool.input_schema, as_hints(hints))
+                except Invalid as error:
+                    unfit[tool.name] = str(error)
+            if len(tools) + len(unfit) > _MAX_TOOLS:
+                raise ToolFailed(f"it has more than {_MAX_TOOLS} tools")
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        info = client.server_info
+        identity = structs.replace(self.endpoint.identity, name="" if info is None else info.name[:_LONGEST_ERROR])
+        self.listed = PinnedServer(identity, tools)
+        self.unfit = unfit
+
+    def _open_client(self) -> Client:
+        if self._client is None or self.is_over:
+            raise ConnectionLost(self._ended())
+        return self._client
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> object:
+        """What a tool returns; ToolFailed, in words for the model, where it returns nothing."""
+        client = self._open_client()
+        limit = asyncio.timeout(self.endpoint.call_seconds)
+        try:
+            async with limit:
+                result = await client.call_tool(name, arguments)
+        except TimeoutError as error:
+            self._checked = 0.0  # the next call asks for the list first, so a server that hangs is started anew
+            words = f"did not finish within {self.endpoint.call_seconds:g} s"
+            raise _failure(f"{name} {words if limit.expired() else message_of(error)}", is_known=False) from error
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED or self.is_over:
+                raise ConnectionLost(self._ended()) from error
+            is_known = error.code in (INVALID_PARAMS, METHOD_NOT_FOUND)  # then nothing was done
+            raise _failure(f"{name} failed: {error.message}", is_known=is_known) from error
+        except Exception as error:  # a result that is none, and whatever else the SDK raises
+            if self.is_over:
+                raise ConnectionLost(self._ended()) from error
+            raise _failure(f"{name} returned what is no result: {message_of(error)}", is_known=False) from error
+        text = result_text(result)
+        if result.is_error:
+            raise _failure(text or f"{name} failed without saying why", is_known=True)
+        return result_value(result, text)
+
+    def _ended(self) -> str:
+        words = self.problem or self._with_remark("it broke off the connection")
+        return f"the MCP server {self.endpoint.name} ended before it answered: {words}"[:_LONGEST_ERROR]
+
+
+def _failure(words: str, *, is_known: bool) -> ToolFailed:
+    """A call that failed; where it is not known whether the tool did its work, the server is out of order."""
+    failed = ToolFailed(words[:_LONGEST_ERROR], broken=not is_known)
+    failed.unknown = not is_known
+    return failed
+
+
+def _now() -> Instant:
+    return asyncio.get_running_loop().time()
+
+
+# --- results
+
+
+def result_text(result: CallToolResult) -> str:
+    """The texts of a result; what is no text is named."""
+    parts: list[str] = []
+    for block in result.content:
+        if isinstance(block, TextContent):
+            parts.append(block.text)
+        elif isinstance(block, EmbeddedResource):
+            resource = block.resource
+            is_text = isinstance(resource, TextResourceContents)
+            parts.append(resource.text if is_text else f"({resource.uri}, which is no text)")
+        elif isinstance(block, ResourceLink):
+            parts.append(f"({block.name}: {block.uri})")
+        else:
+            parts.append(f"({block.type} of type {block.mime_type}, which cannot be shown here)")
+    return capped("\n".join(parts), LARGEST_RESULT)[0]
+
+
+def result_value(result: CallToolResult, text: str) -> object:
+    """Structured content as data under `result`, so that it is not taken for an artifact of ours; else the text."""
+    content = cast("object", result.structured_content)
+    if content is None:
+        return text
+    body = msgspec.json.encode(content)
+    if len(body) > LARGEST_RESULT:
+        return capped(body.decode(), LARGEST_RESULT)[0]
+    if isinstance(content, dict) and list(cast("dict[str, object]", content)) == ["result"]:
+        return cast("object", content)
+    return {"result": cast("object", content)}

@@ -1,0 +1,170 @@
+"""`python -m tests.cluster.monkey`: runs by the hundred, and every few seconds something happens to the cluster.
+
+Processes are killed, stopped and frozen, Temporal and PostgreSQL are killed and come back, networks are cut. In the end
+every run must be complete, and no call may have been made after its result was recorded.
+"""
+
+import argparse
+import random
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from tests.cluster.harness import PATIENCE, Cluster, Process, cluster, wait_for
+from tests.cluster.proxy import TcpProxy
+
+_SHOWN = 20
+
+
+class Monkey:
+    """A cluster, the networks of two of its workers, and what was done to it."""
+
+    def __init__(self, made: Cluster, stack: ExitStack, chance: random.Random) -> None:
+        self.made = made
+        self.deeds: Counter[str] = Counter()
+        self._chance = chance
+        self._store_network, store = stack.enter_context(made.store_proxy())
+        self._engine_network, engine = stack.enter_context(made.engine_proxy())
+        made.start(servers=2, workers=1)
+        made.start_worker(store=store)
+        made.start_worker(engine=engine)
+        made.replace_dead()
+
+    def act(self) -> str:
+        """Do something, and put it right again."""
+        deeds: tuple[Callable[[], None], ...] = (
+            self.kill_worker,
+            self.kill_worker,
+            self.kill_server,
+            self.terminate_worker,
+            self.freeze_worker,
+            self.kill_temporal,
+            self.stop_postgres,
+            self.cut_store,
+            self.cut_engine,
+        )
+        deed = self._chance.choice(deeds)
+        deed()
+        self.deeds[deed.__name__] += 1
+        self.start_dead()
+        return deed.__name__
+
+    def start_dead(self) -> None:
+        for processes in (self.made.servers, self.made.workers):
+            for number, process in enumerate(processes):
+                if not process.is_alive:
+                    processes[number] = process.start_again()
+
+    def kill_worker(self) -> None:
+        self._worker().kill()
+
+    def kill_server(self) -> None:
+        self._chance.choice(self.made.servers).kill()
+
+    def terminate_worker(self) -> None:
+        self._worker().terminate()
+
+    def freeze_worker(self) -> None:
+        worker = self._worker()
+        worker.freeze()
+        try:
+            self._wait(self.made.heartbeat / 2, 5 * self.made.heartbeat)
+        finally:
+            worker.thaw()
+
+    def kill_temporal(self) -> None:
+        self.made.temporal.kill()
+        self._wait(1, 5)
+        self.made.temporal.start()
+
+    def stop_postgres(self) -> None:
+        self.made.postgres.stop()
+        self._wait(1, 6)
+        self.made.postgres.start()
+
+    def cut_store(self) -> None:
+        self._cut(self._store_network)
+
+    def cut_engine(self) -> None:
+        self._cut(self._engine_network)
+
+    def _cut(self, network: TcpProxy) -> None:
+        kind = self._chance.choice(("both", "there", "back", "reset"))
+        if kind == "reset":
+            network.reset()
+            return
+        network.lose(kind)
+        self._wait(1, 6 * self.made.heartbeat)
+        network.heal()
+
+    def _worker(self) -> Process:
+        return self._chance.choice(self.made.workers)
+
+    def _wait(self, least: float, most: float) -> None:
+        time.sleep(self._chance.uniform(least, most))
+
+
+def _feed(made: Cluster, runs: int, tasks: int, at_once: int, problems: list[str]) -> None:
+    """Begin runs, a bounded number at the same time."""
+    open_runs: list[str] = []
+    for number in range(runs):
+        try:
+            open_runs.append(made.begin(f"m{number}", tasks))
+            while len(open_runs) >= at_once:
+                open_runs = [run for run in open_runs if made.ending(run) is None]
+                time.sleep(0.2)
+        except AssertionError as error:
+            problems.append(f"run {number}: {error}")
+            return
+
+
+def play(runs: int, tasks: int, at_once: int, pause: tuple[float, float], seed: int) -> int:
+    chance = random.Random(f"monkey/{seed}")
+    problems: list[str] = []
+    began = time.monotonic()
+    with ExitStack() as stack:
+        made = stack.enter_context(cluster())
+        made.write_team(milliseconds=300)
+        monkey = Monkey(made, stack, chance)
+        feeder = threading.Thread(target=_feed, args=(made, runs, tasks, at_once, problems), daemon=True)
+        feeder.start()
+        while feeder.is_alive():
+            feeder.join(chance.uniform(*pause))
+            if feeder.is_alive():
+                deed = monkey.act()
+                print(f"{time.monotonic() - began:6.0f} s  {deed}, {len(made.acknowledged)} runs begun", flush=True)
+        monkey.start_dead()
+        for run in made.acknowledged:
+            try:
+                wait_for(f"run {run} ends", lambda run=run: made.ending(run), 3 * PATIENCE)
+            except AssertionError as error:
+                problems.append(str(error))
+                break
+        verdict = made.verdict()
+        problems += verdict.problems
+        if problems:
+            for process in (*made.servers, *made.workers):
+                print(f"--- the end of the log of {process.name}\n{process.text()[-3000:]}", file=sys.stderr)
+    print(f"{sum(monkey.deeds.values())} deeds: {dict(monkey.deeds)}")
+    print(f"seed {seed}: {verdict}")
+    for problem in problems[:_SHOWN]:
+        print(f"  WRONG: {problem}")
+    return 1 if problems else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster.monkey", description=__doc__)
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--tasks", type=int, default=4, help="tasks of each run")
+    parser.add_argument("--at-once", type=int, default=20, help="runs at the same time")
+    parser.add_argument("--pause", type=float, nargs=2, default=(5.0, 40.0), metavar=("LEAST", "MOST"))
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    return play(options.runs, options.tasks, options.at_once, tuple(options.pause), options.seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""Two servers and a worker on one PostgreSQL and one Temporal: any server begins, shows, follows and tells any run."""
+
+import threading
+
+import httpx
+
+from tests.cluster.harness import TOKEN, Cluster, Process, cluster, wait_for
+
+TASKS = 4
+
+
+def client_of(server: Process) -> httpx.Client:
+    return httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60)
+
+
+def test_a_run_that_a_worker_drives_is_followed_answered_and_cancelled_through_any_server() -> None:
+    with cluster() as group:
+        group.write_team(milliseconds=300)
+        servers = [group.start_server(), group.start_server()]
+        worker = group.start_worker()
+        for process in (*servers, worker):
+            process.wait_ready()
+        with client_of(servers[0]) as one, client_of(servers[1]) as other:
+            _check_followed(group, one, other)
+            _check_told(group, one, other)
+
+
+def _check_followed(group: Cluster, one: httpx.Client, other: httpx.Client) -> None:
+    run = group.begin("followed", TASKS, group.servers[0])
+    kinds: list[str] = []
+
+    def follow() -> None:
+        with other.stream("GET", f"/api/runs/{run}/events") as stream:
+            kinds.extend(line.removeprefix("event: ") for line in stream.iter_lines() if line.startswith("event: "))
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    assert other.get(f"/api/runs/{run}").json()["summary"]["state"] in ("running", "complete")
+    follower.join(120)
+    assert (kinds[0], kinds[-1], kinds.count("attempt.succeeded")) == ("run.requested", "run.ended", TASKS)
+    for client in (one, other):
+        assert client.get(f"/api/runs/{run}").json()["summary"]["state"] == "complete"
+
+
+def _check_told(group: Cluster, one: httpx.Client, other: httpx.Client) -> None:
+    plan = {"tasks": [{"id": "a", "instruction": "errand told part p0", "worker": "runner"}], "combine": "none"}
+    body = {"team": "errands", "goal": "errand told", "plan": plan, "approve": True}
+    run = one.post("/api/runs", json=body).json()["run"]
+    question = wait_for("the question", lambda: other.get(f"/api/runs/{run}").json()["question"])
+    answered = other.post(f"/api/runs/{run}/plan", json={"number": question["number"], "verdict": "approve"})
+    assert answered.status_code == 200, answered.text
+    cancelled = group.begin("cancelled", TASKS, group.servers[1])
+    paused = one.post(f"/api/runs/{cancelled}/pause", json={})
+    assert (paused.status_code, paused.json()["summary"]["state"]) == (200, "paused"), paused.text
+    stopped = one.post(f"/api/runs/{cancelled}/cancel", json={"reason": "enough"})
+    assert stopped.status_code == 200, stopped.text
+    for state, which in (("complete", run), ("cancelled", cancelled)):
+        wait_for(state, lambda: one.get(f"/api/runs/{which}").json()["summary"]["state"] == state)  # noqa: B023 - asked at once

@@ -1,0 +1,87 @@
+"""Which job each run is in, as PostgreSQL keeps it."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from msgspec import structs
+
+from chargehand.engine.events import Entry, RunEnded
+from chargehand.journal.postgres import PostgresJournal
+from chargehand.journal.postgres_jobs import read_deployment, take_turn
+from chargehand.journal.protocol import UndrivenRun
+from chargehand.store_url import postgres_url
+from tests.requests import request
+
+
+@pytest.fixture
+def journal(postgres_store: str) -> Iterator[PostgresJournal]:
+    """With three runs of queue `q`."""
+
+    async def begin() -> PostgresJournal:
+        opened = await PostgresJournal.open(postgres_url(postgres_store))
+        for run in ("a", "b", "c"):
+            await opened.create(run, [Entry(1, 1.0, structs.replace(request(), queue="q"))])
+        return opened
+
+    opened = asyncio.run(begin())
+    yield opened
+    asyncio.run(opened.close())
+
+
+async def test_a_run_is_in_one_job_whoever_asks(journal: PostgresJournal) -> None:
+    assert await journal.jobs.assign(["a", "b"], "one", queue="q") == {"a": "one", "b": "one"}
+    assert await journal.jobs.assign(["b", "c"], "two", queue="q") == {"b": "one", "c": "two"}
+    assert await journal.jobs.open_runs("one") == ["a", "b"]
+    assert await journal.jobs.assign(["unknown"], "three", queue="q") == {}
+
+
+async def test_a_run_changes_its_job_only_if_it_is_in_the_one_that_is_named(journal: PostgresJournal) -> None:
+    await journal.jobs.assign(["a", "b"], "one", queue="q")
+    assert await journal.jobs.assign(["b", "c"], "two", queue="q", instead_of="one") == {"b": "two"}
+    assert await journal.jobs.open_runs("one") == ["a"]
+
+
+async def test_a_run_that_needs_a_person_is_settled_and_in_no_job_until_it_is_begun_again(
+    journal: PostgresJournal,
+) -> None:
+    await journal.jobs.assign(["a", "b"], "one", queue="q")
+    await journal.jobs.park("a", "one")
+    await journal.jobs.park("b", "another")
+    assert await journal.jobs.settled(["a", "b", "c"]) == {"a"}
+    assert await journal.jobs.open_runs("one") == ["b"]
+    assert [row.run for row in await journal.jobs.undriven(limit=10)] == ["b", "c"]
+    assert await journal.jobs.assign(["a"], "two", queue="q") == {"a": "two"}
+    assert await journal.jobs.settled(["a"]) == set()
+
+
+async def test_runs_that_no_process_drives_are_those_that_nobody_holds(journal: PostgresJournal) -> None:
+    await journal.jobs.assign(["a"], "one", queue="q")
+    lease = await journal.claim("b")
+    found = await journal.jobs.undriven(limit=10)
+    assert found == [UndrivenRun("a", "q", "one"), UndrivenRun("c", "q", None)]
+    await journal.release(lease)
+    assert [row.run for row in await journal.jobs.undriven(limit=2)] == ["a", "b"]
+
+
+async def test_an_ended_run_is_settled_and_in_no_job(journal: PostgresJournal) -> None:
+    await journal.jobs.assign(["a"], "one", queue="q")
+    lease = await journal.claim("a")
+    await journal.append(lease, [Entry(2, 2.0, RunEnded("complete", "done", ()))])
+    assert await journal.jobs.settled(["a"]) == {"a"}
+    assert await journal.jobs.open_runs("one") == []
+    assert await journal.jobs.assign(["a"], "two", queue="q") == {}
+    assert [row.run for row in await journal.jobs.undriven(limit=10)] == ["b", "c"]
+
+
+async def test_a_run_without_a_queue_belongs_to_the_process_that_began_it(journal: PostgresJournal) -> None:
+    await journal.create("near", [Entry(1, 1.0, request())])
+    assert [row.run for row in await journal.jobs.undriven(limit=10)] == ["a", "b", "c"]
+
+
+async def test_one_process_looks_at_open_runs_in_each_interval(postgres_store: str) -> None:
+    url = postgres_url(postgres_store)
+    assert await take_turn(url, 60.0)
+    assert not await take_turn(url, 60.0)
+    assert await take_turn(url, 0.0)
+    assert (await read_deployment(url)).name == (await read_deployment(url)).name

@@ -1,0 +1,211 @@
+"""Teams as A2A agents, with the real client of the SDK over real sockets."""
+
+import uuid
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from a2a.client import Client, ClientConfig, create_client
+from a2a.client.errors import A2AClientError
+from a2a.helpers.proto_helpers import get_artifact_text, get_data_parts, get_message_text, new_text_message
+from a2a.types import a2a_pb2 as pb
+from a2a.utils.errors import A2AError
+
+from chargehand import MemoryJournal, Plan, Supervisor, Task, Team, Worker
+from chargehand.engine.plan import TaskId
+from chargehand.integrations.a2a_server import a2a_api
+from chargehand.integrations.a2a_worker import from_a2a
+from tests.server.api import GOAL, Garden, key_for, team_in
+from tests.server.running import running, settings_in
+
+
+@contextmanager
+def served(folder: Path) -> Generator[Garden]:
+    if not (folder / "team").exists():
+        team_in(folder / "team")
+    settings = settings_in(folder / "data", teams=(folder / "team" / "team.yaml",), grace=0.2)
+    with (
+        running(settings, apis=[a2a_api()]) as server,
+        httpx.Client(base_url=server.url, headers=server.headers, timeout=30) as client,
+    ):
+        yield Garden(server, client, folder / "team")
+
+
+@asynccontextmanager
+async def agent(home: Garden, *, streaming: bool = False, headers: Any = None) -> AsyncGenerator[Client]:
+    async with httpx.AsyncClient(headers=headers or home.server.headers, timeout=60) as line:
+        config = ClientConfig(streaming=streaming, httpx_client=line)
+        async with await create_client(f"{home.server.url}/a2a/garden", config) as client:
+            yield client
+
+
+def request(text: str, *, task: str = "", context: str = "", message: str = "") -> pb.SendMessageRequest:
+    sent = new_text_message(text, role=pb.ROLE_USER)
+    sent.message_id = message or uuid.uuid4().hex
+    sent.task_id = task
+    sent.context_id = context
+    return pb.SendMessageRequest(message=sent)
+
+
+async def sent(client: Client, wanted: pb.SendMessageRequest) -> list[pb.StreamResponse]:
+    return [item async for item in client.send_message(wanted)]
+
+
+def answer_of(task: pb.Task) -> str:
+    return next(get_artifact_text(artifact) for artifact in task.artifacts if artifact.name == "answer")
+
+
+async def test_a_message_is_a_run_and_its_answer_an_artifact(tmp_path: Path) -> None:
+    with served(tmp_path) as home:
+        async with agent(home) as client:
+            (reply,) = await sent(client, request(GOAL, context="talk-7"))
+            assert reply.task.status.state == pb.TASK_STATE_COMPLETED
+            assert "48.00 euros" in answer_of(reply.task)
+            assert reply.task.context_id == "talk-7"
+            again = await client.get_task(pb.GetTaskRequest(id=reply.task.id))
+            assert again == reply.task, "it is read from the journal both times"
+            listed = await client.list_tasks(pb.ListTasksRequest(context_id="talk-7"))
+            assert [task.id for task in listed.tasks] == [reply.task.id]
+            assert not (await client.list_tasks(pb.ListTasksRequest(context_id="talk-8"))).tasks
+        assert home.show(reply.task.id)["summary"]["state"] == "complete"  # pyright: ignore[reportIndexIssue] - JSON
+
+
+async def test_the_same_message_sent_twice_is_one_run(tmp_path: Path) -> None:
+    with served(tmp_path) as home:
+        async with agent(home) as client:
+            (first,) = await sent(client, request(GOAL, message="m-1"))
+            (second,) = await sent(client, request(GOAL, message="m-1"))
+            assert first.task.id == second.task.id
+        assert len(home.client.get("/api/runs").json()["runs"]) == 1
+
+
+async def test_a_stream_tells_the_progress_then_the_artifacts_then_the_end(tmp_path: Path) -> None:
+    with served(tmp_path) as home:
+        async with agent(home, streaming=True) as client:
+            items = await sent(client, request(GOAL))
+        kinds = [item.WhichOneof("payload") for item in items]
+        assert kinds[0] == "task"
+        assert kinds[-3:] == ["artifact_update", "artifact_update", "status_update"]
+        told = [get_message_text(item.status_update.status.message) for item in items if item.HasField("status_update")]
+        assert any(line.startswith("t1 started") for line in told)
+        assert items[-1].status_update.status.state == pb.TASK_STATE_COMPLETED
+        (plan,) = [item.artifact_update.artifact for item in items if item.artifact_update.artifact.name == "plan"]
+        assert get_data_parts(plan.parts)[0]["tasks"][0]["id"] == "t1"
+
+
+async def test_a_plan_to_approve_asks_and_the_answer_goes_on_in_the_same_task(tmp_path: Path) -> None:
+    team = team_in(tmp_path / "team")
+    team.write_text(f"{team.read_text()}policy: {{approve: true}}\n")
+    with served(tmp_path) as home:
+        async with agent(home, streaming=True) as client:
+            asked = (await sent(client, request(GOAL)))[-1].status_update
+            assert asked.status.state == pb.TASK_STATE_INPUT_REQUIRED
+            assert "Approve this plan?" in get_message_text(asked.status.message)
+            with pytest.raises((A2AError, A2AClientError), match="approve, reject"):
+                await sent(client, request("perhaps", task=asked.task_id))
+            items = await sent(client, request("approve", task=asked.task_id))
+            assert items[-1].status_update.status.state == pb.TASK_STATE_COMPLETED
+            assert {item.status_update.task_id for item in items if item.HasField("status_update")} == {asked.task_id}
+            with pytest.raises((A2AError, A2AClientError), match="asks nothing"):
+                await sent(client, request("approve", task=asked.task_id))
+
+
+async def test_a_task_is_cancelled_once(tmp_path: Path) -> None:
+    with served(tmp_path) as home:
+        home.hold()
+        run = home.begin()
+        async with agent(home) as client:
+            home.tool_called(run)
+            task = await client.cancel_task(pb.CancelTaskRequest(id=run))
+            home.let_go()
+            assert task.status.state == pb.TASK_STATE_CANCELED
+            with pytest.raises((A2AError, A2AClientError), match="ended"):
+                await client.cancel_task(pb.CancelTaskRequest(id=run))
+
+
+async def test_a_task_goes_on_after_a_restart_of_the_server(tmp_path: Path) -> None:
+    with served(tmp_path) as home:
+        home.hold()
+        run = home.begin()
+        home.tool_called(run)
+    home.let_go()
+    with served(tmp_path) as home:
+        async with agent(home) as client:
+            task = await client.get_task(pb.GetTaskRequest(id=run))
+            if task.status.state not in (pb.TASK_STATE_COMPLETED, pb.TASK_STATE_FAILED):
+                items = [item async for item in client.subscribe(pb.SubscribeToTaskRequest(id=run))]
+                assert items[-1].status_update.status.state == pb.TASK_STATE_COMPLETED
+            task = await client.get_task(pb.GetTaskRequest(id=run))
+            assert "48.00 euros" in answer_of(task)
+
+
+async def test_what_is_not_there_or_not_allowed_is_said_in_the_words_of_the_protocol(tmp_path: Path) -> None:
+    with served(tmp_path) as home:
+        async with agent(home) as client:
+            with pytest.raises((A2AError, A2AClientError), match="no-such-run"):
+                await client.get_task(pb.GetTaskRequest(id="no-such-run"))
+            with pytest.raises((A2AError, A2AClientError), match="no text"):
+                await sent(client, request(" "))
+            other = key_for(tmp_path, "other")
+            (reply,) = await sent(client, request(GOAL))
+        async with agent(home, headers=other) as stranger:
+            with pytest.raises((A2AError, A2AClientError), match=reply.task.id):
+                await stranger.get_task(pb.GetTaskRequest(id=reply.task.id))
+        async with httpx.AsyncClient(base_url=home.server.url) as nobody:
+            assert (await nobody.get("/a2a/garden/.well-known/agent-card.json")).status_code == 401
+        assert home.client.get("/a2a/gardens/.well-known/agent-card.json").status_code == 404
+
+
+# --- a remote agent as a worker
+
+
+def worker_of(home: Garden, **more: Any) -> Worker:
+    headers = home.server.headers
+    return from_a2a("gardener", f"{home.server.url}/a2a/garden", headers=headers, effect="idempotent", **more)
+
+
+def asking(worker: Worker, journal: MemoryJournal | None = None) -> Team:
+    plan = Plan((Task(TaskId("t1"), GOAL, "gardener"),), "forward")
+    return Team([worker], supervisor=Supervisor(plan=plan), journal=journal)
+
+
+async def test_a_remote_agent_does_a_task_of_a_team(tmp_path: Path) -> None:
+    with served(tmp_path) as home:
+        result = await asking(worker_of(home)).run("Ask the garden.")
+        assert result.ending == "complete"
+        assert "48.00 euros" in str(result.answer)
+        assert len(home.client.get("/api/runs").json()["runs"]) == 1
+
+
+async def test_what_a_remote_agent_asks_is_asked_of_the_person(tmp_path: Path) -> None:
+    team = team_in(tmp_path / "team")
+    team.write_text(f"{team.read_text()}policy: {{approve: true}}\n")
+    with served(tmp_path) as home:
+        local = asking(worker_of(home), MemoryJournal())
+        waiting = await local.run("Ask the garden.")
+        assert waiting.ending == "needs_input"
+        assert waiting.question is not None
+        assert "Approve this plan?" in waiting.question.text
+        result = await local.resume(waiting.run, "approve")
+        assert "48.00 euros" in str(result.answer)
+        assert len(home.client.get("/api/runs").json()["runs"]) == 1, "the task went on, and was not begun again"
+
+
+async def test_a_cancelled_attempt_cancels_the_remote_task(tmp_path: Path) -> None:
+    with served(tmp_path) as home:
+        home.hold()
+        result = await asking(worker_of(home, timeout=3.0)).run("Ask the garden.")
+        runs: list[dict[str, Any]] = home.client.get("/api/runs").json()["runs"]
+        home.let_go()
+        assert result.ending == "failed"
+        assert {run["state"] for run in runs} == {"cancelled"}
+
+
+async def test_an_agent_that_is_not_there_is_a_failure_of_the_network() -> None:
+    worker = from_a2a("gardener", "http://127.0.0.1:9/a2a/garden")
+    result = await asking(worker).run("Ask the garden.")
+    assert result.ending == "failed"
+    assert result.gaps[0].reason == "network"

@@ -1,0 +1,287 @@
+"""Agents of Pydantic AI, LangGraph and the OpenAI Agents SDK as workers, each with a fake model of its own."""
+
+import asyncio
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from agents import Agent as OpenAIAgent
+from agents import function_tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph  # pyright: ignore[reportMissingTypeStubs] - it has none
+from langgraph.graph.message import add_messages  # pyright: ignore[reportMissingTypeStubs] - as above
+from langgraph.types import interrupt
+from pydantic import BaseModel
+from pydantic_ai import Agent, DeferredToolRequests
+from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from chargehand import (
+    Amount,
+    Budget,
+    MemoryJournal,
+    Plan,
+    Policy,
+    Retry,
+    ScriptedModel,
+    Supervisor,
+    Task,
+    Team,
+    Worker,
+)
+from chargehand.engine import events as ev
+from chargehand.engine.plan import TaskId
+from chargehand.errors import Invalid
+from chargehand.integrations.foreign_agents import status_failure
+from chargehand.integrations.langgraph import from_langgraph
+from chargehand.integrations.openai_agents import from_openai_agents
+from chargehand.integrations.pydantic_ai import from_pydantic_ai
+from tests.integrations.foreign_models import ScriptedOpenAIModel, called, said
+from tests.integrations.mixed_team import POLICY, PRICE, QUIET, CountState, mixed_workers, outages
+
+ONCE = Policy(retry=Retry(attempts=1))
+
+
+def one_worker(call: Any, *, policy: Policy = ONCE, budget: Budget = Budget(), journal: Any = None) -> Team:  # noqa: B008
+    plan = Plan((Task(TaskId("t1"), "Count the apples.", "ann"),), "forward")
+    return Team(
+        [Worker("ann", call=call)], supervisor=Supervisor(plan=plan), policy=policy, budget=budget, journal=journal
+    )
+
+
+class Count(BaseModel):
+    apples: int
+    where: str
+
+
+# --- Pydantic AI
+
+
+async def test_a_pydantic_ai_agent_returns_data_and_what_it_used_counts() -> None:
+    agent = Agent(TestModel(custom_output_args={"apples": 12, "where": "crate"}), output_type=Count)
+    team = one_worker(from_pydantic_ai(agent, effect="read", price=PRICE), budget=Budget(usd=1.0))
+    result = await team.run("How many apples?")
+    assert result.results == {"t1": {"apples": 12, "where": "crate"}}
+    assert result.spent.calls == 1
+    assert result.spent.tokens > 0
+    assert result.spent.micros > 0
+
+
+async def test_an_agent_is_told_the_task_and_its_inputs_without_envelopes() -> None:
+    told: list[str] = []
+
+    def reply(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
+        told.append(str(messages[0].parts[0].content))  # type: ignore[union-attr]
+        return ModelResponse([TextPart("There are 12.")])
+
+    agent = Agent(FunctionModel(reply))
+    plan = Plan(
+        (Task(TaskId("t1"), "Count.", "bob"), Task(TaskId("t2"), "Report it.", "ann", after=(TaskId("t1"),))), "forward"
+    )
+    bob = Worker("bob", model=ScriptedModel(["12 apples"]))
+    team = Team([bob, Worker("ann", call=from_pydantic_ai(agent, effect="read"))], supervisor=Supervisor(plan=plan))
+    assert (await team.run("How many?")).answer == "There are 12."
+    assert told == ["Report it.\n\nResult of t1:\n12 apples"]
+
+
+@pytest.mark.parametrize(("answer", "paid"), [("approve", ["7"]), ("reject", [])])
+async def test_a_call_that_pydantic_ai_defers_is_asked_about(answer: str, paid: list[str]) -> None:
+    done: list[str] = []
+    requests = 0
+
+    def reply(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
+        nonlocal requests
+        requests += 1
+        if len(messages) == 1:
+            return ModelResponse([ToolCallPart("pay", {"invoice": "7"}, "c1")])
+        return ModelResponse([TextPart(f"then: {messages[-1].parts[-1].content}")])  # type: ignore[union-attr]
+
+    agent = Agent(FunctionModel(reply), output_type=[str, DeferredToolRequests])
+
+    @agent.tool_plain(requires_approval=True)
+    def pay(invoice: str) -> str:
+        done.append(invoice)
+        return "paid"
+
+    team = one_worker(from_pydantic_ai(agent, effect="effect"))
+    waiting = await team.run("Pay it.", run="r1")
+    assert waiting.ending == "needs_input"
+    assert waiting.question is not None
+    assert waiting.question.text == 'May pay({"invoice":"7"}) be called?'
+    assert done == []
+    result = await team.resume("r1", answer)
+    assert (result.ending, done, requests) == ("complete", paid, 2)
+
+
+@pytest.mark.parametrize(("status", "kind"), [(429, "resource"), (503, "network"), (401, "logic")])
+async def test_an_error_of_a_models_api_is_a_failure_of_its_kind(status: int, kind: str) -> None:
+    def reply(_messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
+        raise ModelHTTPError(status, "fake")
+
+    team = one_worker(from_pydantic_ai(Agent(FunctionModel(reply)), effect="read"))
+    (gap,) = (await team.run("Count")).gaps
+    assert gap.reason == kind
+
+
+async def test_a_cancelled_attempt_cancels_the_agent() -> None:
+    cancelled = asyncio.Event()
+
+    async def hang(_messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        raise AssertionError
+
+    call = from_pydantic_ai(Agent(FunctionModel(hang)), effect="read")
+    plan = Plan((Task(TaskId("t1"), "Count.", "ann"),), "forward")
+    team = Team([Worker("ann", call=call, timeout=0.2)], supervisor=Supervisor(plan=plan), policy=ONCE)
+    (gap,) = (await team.run("Count")).gaps
+    assert gap.reason == "timeout"
+    assert cancelled.is_set()
+
+
+def test_what_an_agent_does_to_the_world_must_be_said() -> None:
+    with pytest.raises(Invalid, match="say what its tools do to the world: read, idempotent, effect"):
+        from_pydantic_ai(Agent(TestModel()), effect="write")  # pyright: ignore[reportArgumentType] - that is the point
+
+
+def test_the_status_of_an_api_is_found_behind_other_exceptions() -> None:
+    outer = RuntimeError("wrapped")
+    outer.__cause__ = ModelHTTPError(503, "fake")
+    failure = status_failure(outer)
+    assert failure is not None
+    assert failure.kind == "network"
+    assert status_failure(ValueError("plain")) is None
+
+
+# --- LangGraph
+
+
+async def test_a_graph_is_given_a_state_and_its_result_is_read_off_it() -> None:
+    def count(state: CountState) -> dict[str, int]:
+        return {"words": len(state["text"].split())}
+
+    graph: Any = StateGraph(CountState)
+    graph.add_node("count", count)
+    graph.add_edge(START, "count")
+    graph.add_edge("count", END)
+    call = from_langgraph(
+        graph.compile(),
+        effect="read",
+        state=lambda assignment: {"text": assignment.instruction},
+        result=lambda values: {"words": values["words"]},
+    )
+    result = await one_worker(call).run("How many words?")
+    assert result.results == {"t1": {"words": 3}}
+    assert result.spent == Amount()
+
+
+class Talk(TypedDict):
+    messages: Annotated[list[Any], add_messages]
+
+
+def asking_graph(checkpointer: Any) -> Any:
+    def ask(state: Talk) -> dict[str, Any]:
+        colour = interrupt("Which colour?")
+        return {"messages": [("assistant", f"{len(state['messages'])} said, painted {colour}")]}
+
+    graph: Any = StateGraph(Talk)
+    graph.add_node("ask", ask)
+    graph.add_edge(START, "ask")
+    graph.add_edge("ask", END)
+    return graph.compile(checkpointer=checkpointer)
+
+
+async def test_an_interrupt_of_a_graph_is_a_question_to_a_person() -> None:
+    team = one_worker(from_langgraph(asking_graph(InMemorySaver()), effect="idempotent"))
+    waiting = await team.run("Paint it.", run="r1")
+    assert waiting.question is not None
+    assert waiting.question.text == "Which colour?"
+    result = await team.resume("r1", "blue")
+    assert result.answer == "1 said, painted blue"
+
+
+async def test_a_graph_that_asks_and_cannot_go_on_fails_with_what_to_do() -> None:
+    (gap,) = (await one_worker(from_langgraph(asking_graph(None), effect="read")).run("Paint it.")).gaps
+    assert "compile it with one" in gap.message
+    journal = MemoryJournal()
+    first = one_worker(from_langgraph(asking_graph(InMemorySaver()), effect="read"), journal=journal)
+    await first.run("Paint it.", run="r1")
+    second = one_worker(from_langgraph(asking_graph(InMemorySaver()), effect="read"), journal=journal)
+    (gap,) = (await second.resume("r1", "blue")).gaps
+    assert "a checkpointer that outlives the process" in gap.message
+
+
+# --- OpenAI Agents
+
+
+async def test_an_openai_agent_answers_and_what_it_used_counts() -> None:
+    model = ScriptedOpenAIModel(said("There are 12."))
+    agent = OpenAIAgent("counter", model=model)
+    call = from_openai_agents(agent, effect="read", run_config=QUIET, price=PRICE)
+    result = await one_worker(call, budget=Budget(usd=1.0)).run("How many?")
+    assert result.answer == "There are 12."
+    assert result.spent == Amount(tokens=110, micros=200, calls=1)
+
+
+@pytest.mark.parametrize(("answer", "paid"), [("approve", ["7"]), ("reject", [])])
+async def test_an_approval_of_openai_agents_is_asked_for_and_counted_once(answer: str, paid: list[str]) -> None:
+    done: list[str] = []
+
+    @function_tool(needs_approval=True)
+    def pay(invoice: str) -> str:
+        """Pay an invoice."""
+        done.append(invoice)
+        return "paid"
+
+    model = ScriptedOpenAIModel(called("pay", '{"invoice": "7"}'), said("Done."))
+    agent = OpenAIAgent("payer", model=model, tools=[pay])
+    team = one_worker(from_openai_agents(agent, effect="effect", run_config=QUIET))
+    waiting = await team.run("Pay it.", run="r1")
+    assert waiting.question is not None
+    assert waiting.question.text == 'May pay({"invoice": "7"}) be called?'
+    result = await team.resume("r1", answer)
+    assert (result.ending, result.answer, done) == ("complete", "Done.", paid)
+    assert result.spent == Amount(tokens=220, calls=2)
+
+
+# --- all of them in one team
+
+
+def mixed_team(journal: MemoryJournal, failing: ScriptedOpenAIModel, held: asyncio.Event | None = None) -> Team:
+    """Three agents of three frameworks, of which one cannot reach its model."""
+    plan = Plan(
+        (
+            Task(TaskId("t1"), "Count these words.", "words"),
+            Task(TaskId("t2"), "Count the plums.", "away"),
+            Task(TaskId("t3"), "Count the pears.", "pears", after=(TaskId("t1"), TaskId("t2"))),
+        ),
+        "none",
+    )
+    workers = mixed_workers(failing, held)
+    return Team(workers, supervisor=Supervisor(plan=plan), policy=POLICY, budget=Budget(usd=1.0), journal=journal)
+
+
+async def test_agents_of_three_frameworks_in_one_team_where_one_fails_and_the_process_dies() -> None:
+    journal = MemoryJournal()
+    held = asyncio.Event()
+    failing = outages(9)
+    first = mixed_team(journal, failing, held)
+    async with asyncio.TaskGroup() as group:
+        job = group.create_task(first.run("Count.", run="r1"))
+        await asyncio.wait_for(held.wait(), 60)
+        job.cancel()
+    asked = len(failing.asked)
+    result = await mixed_team(journal, outages(0)).resume("r1")
+    assert result.ending == "complete"
+    assert asked == 2  # its attempts, and then the fallback did it
+    assert result.results["t1"] == {"text": "Count these words.", "words": 3}
+    assert result.results["t2"] == {"text": "Count the plums.", "words": 3}
+    assert result.results["t3"] == {"text": "7 pears"}
+    assert result.spent.calls == 1
+    assert result.spent.micros > 0
+    kinds = [entry.event.failure.kind for entry in result.entries if isinstance(entry.event, ev.AttemptFailed)]
+    assert kinds == ["network", "network"]
