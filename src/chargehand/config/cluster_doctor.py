@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from chargehand.config.doctor import CheckResult, bad, good, missing
 from chargehand.dispatch.engine import EngineUrl
 from chargehand.engine.policy import Seconds
-from chargehand.errors import ChargehandError
+from chargehand.errors import ChargehandError, Invalid, StoreUnavailable
 from chargehand.journal.postgres_status import Backlog, DatabaseStatus, read_backlog, read_database
 from chargehand.models.providers import install_command
 from chargehand.store_url import PostgresUrl
@@ -53,8 +53,10 @@ async def _check_engine(
         status = await read_engine(url, deployment=name, queues=queues)
     except ModuleNotFoundError as error:
         return [bad("engine", f"{error.name} is not installed", install_command("cluster"))]
-    except ChargehandError as error:
+    except StoreUnavailable as error:
         return [bad("engine", str(error), "start it, or correct --engine")]
+    except Invalid as error:
+        return [bad("engine", str(error), "change its settings, or name another one with --engine")]
     results = [good("engine", f"Temporal {status.version} at {url}, deployment {name}")]
     for queue, pollers in sorted(status.pollers.items()):
         if pollers:

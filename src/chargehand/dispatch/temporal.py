@@ -151,8 +151,8 @@ class TemporalEngine:
         """The error that an operator can act on."""
         if error.status == RPCStatusCode.UNIMPLEMENTED:
             return Invalid(
-                f"{self._url} has no standalone activities, which carry runs; use Temporal 1.32 or newer "
-                "(1.31 with the dynamic setting activity.enableStandalone)"
+                f"{self._url} has no standalone activities, which carry runs ({error.message}); use Temporal 1.32 or "
+                "newer, and set activity.enableStandalone to true in its dynamic configuration if that is off"
             )
         if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED):
             return Invalid(f"{self._url} cannot be used: {error.message}; name another namespace in --engine")
