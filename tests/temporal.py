@@ -21,12 +21,13 @@ import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG: SIGKILL when the tests end, however they end
 os.execv(sys.argv[1], sys.argv[1:])
 """
-_SETTINGS = {
+FAIR_SETTINGS = {
     "matching.enableFairness": "true",
     # fairness and priority hold within a partition
     "matching.numTaskqueueReadPartitions": "1",
     "matching.numTaskqueueWritePartitions": "1",
 }
+"""With these, tenants take turns."""
 
 
 class TemporalServer:
@@ -37,7 +38,7 @@ class TemporalServer:
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.url = f"temporal://{self.address}"
-        self._settings = _SETTINGS | (settings or {})
+        self._settings = FAIR_SETTINGS | (settings or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -24,7 +24,7 @@ from tests.postgres import PostgresServer
 from tests.requests import request
 from tests.server.running import running, settings_in
 from tests.server.test_api_metrics import figures
-from tests.temporal import TemporalServer
+from tests.temporal import TemporalServer, temporal_server
 
 LONG_AGO = 100.0
 
@@ -114,6 +114,22 @@ def test_an_engine_that_does_not_answer_is_told(postgres_store: str, capsys: pyt
     status, lines = doctor(postgres_store, capsys, "--engine", "temporal://127.0.0.1:9")
     assert (status, lines["engine"][0]) == (1, "bad")
     assert "cannot be reached" in lines["engine"][1]
+
+
+def test_queues_in_which_tenants_may_not_take_turns_are_named(
+    postgres_store: str, temporal: TemporalServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leave_runs(postgres_store, [("one", "desk", 0.0)])
+    parts = {f"matching.numTaskqueue{what}Partitions": "4" for what in ("Read", "Write")}
+    with temporal_server(parts) as divided:
+        _, lines = doctor(postgres_store, capsys, "--engine", divided.url)
+        assert "fairness" not in lines, "a single tenant needs none"
+        leave_runs(f"{postgres_store}&tenant=other", [("two", "desk", 0.0)])
+        _, lines = doctor(postgres_store, capsys, "--engine", divided.url)
+        assert lines["fairness"][0] == "missing"
+        assert "in desk one tenant's backlog may delay another's" in lines["fairness"][1]
+    _, lines = doctor(postgres_store, capsys, "--engine", temporal.url)
+    assert "fairness" not in lines
 
 
 @activity.defn(name="nothing")

@@ -291,6 +291,16 @@ class Cluster:
 
         return wait_for(f"{count} calls {phase}", look)
 
+    def calls_until(self, errand: str) -> list[Call]:
+        """The calls up to the first one of an errand, which is waited for."""
+
+        def look() -> list[Call] | None:
+            calls = self.calls()
+            first = next((number for number, call in enumerate(calls) if call.errand == errand), None)
+            return None if first is None else calls[: first + 1]
+
+        return wait_for(f"a call of {errand}", look)
+
     def verdict(self) -> Verdict:
         """What the journal and the log of calls say of all runs so far."""
         thaws = {process.name: process.thaws for process in (*self.servers, *self.workers)}
@@ -346,13 +356,13 @@ class Cluster:
 
 
 @contextmanager
-def cluster(settings: dict[str, str] | None = None) -> Generator[Cluster]:
-    """A cluster without servers and workers yet. `settings` are those of PostgreSQL."""
+def cluster(postgres: PostgresServer | None = None, temporal: TemporalServer | None = None) -> Generator[Cluster]:
+    """A cluster without servers and workers yet, on a PostgreSQL and a Temporal that are there, or its own ones."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chargehand-cluster-")))
-        postgres = stack.enter_context(postgres_server(settings))
+        postgres = postgres or stack.enter_context(postgres_server())
         store = stack.enter_context(postgres.database())
-        temporal = stack.enter_context(temporal_server())
+        temporal = temporal or stack.enter_context(temporal_server())
         program = [sys.executable, "-m", "tests.cluster.outside", str(folder / "calls.jsonl")]
         model = stack.enter_context(
             subprocess.Popen([sys.executable, "-c", _EXECUTE, *program], stdout=subprocess.PIPE, cwd=ROOT)

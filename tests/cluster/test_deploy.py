@@ -18,7 +18,7 @@ from msgspec import Struct
 from chargehand.cli.main import main, parser
 from tests.cluster.harness import PATIENCE, ROOT, TOKEN, Process, wait_for
 from tests.postgres import PostgresServer
-from tests.temporal import TemporalServer, free_port
+from tests.temporal import FAIR_SETTINGS, TemporalServer, free_port
 
 DEPLOY = ROOT / "deploy"
 SECRETS = {"CHARGEHAND_TOKEN": TOKEN, "CHARGEHAND_DB_PASSWORD": "pass word's", "POSTGRES_PASSWORD": "unused"}
@@ -128,6 +128,13 @@ def test_a_worker_of_the_compose_file_is_drained_before_it_is_killed() -> None:
     service = compose()["worker"]
     options = parser().parse_args(service.command)
     assert options.drain < float(service.stop_grace_period.removesuffix("s"))
+
+
+@pytest.mark.parametrize("file", ["compose.yaml", "kubernetes/temporal.yaml"])
+def test_tenants_take_turns_on_the_temporal_that_is_deployed(file: str) -> None:
+    words = re.findall(r"- (\S+)", (DEPLOY / file).read_text())
+    settings = {value for option, value in pairwise(words) if option == "--dynamic-config-value"}
+    assert settings >= {f"{name}={value}" for name, value in FAIR_SETTINGS.items()}
 
 
 def test_the_team_of_the_manifests_is_well(capsys: pytest.CaptureFixture[str]) -> None:

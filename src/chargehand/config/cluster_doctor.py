@@ -3,7 +3,7 @@
 Nothing is changed. No password is shown.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from chargehand.config.doctor import CheckResult, bad, good, missing
 from chargehand.dispatch.engine import EngineUrl
@@ -33,13 +33,13 @@ async def check_cluster(store: PostgresUrl | None, engine: EngineUrl | None, dep
     if database.schema != database.latest_schema:
         return results
     backlog = await read_backlog(store)
-    results += await _check_engine(store, engine, deployment, [queue for queue in backlog.queues if queue])
+    results += await _check_engine(store, engine, deployment, backlog)
     results += _check_backlog(backlog)
     return results
 
 
 async def _check_engine(
-    store: PostgresUrl, url: EngineUrl | None, deployment: str, queues: Sequence[str]
+    store: PostgresUrl, url: EngineUrl | None, deployment: str, backlog: Backlog
 ) -> list[CheckResult]:
     if url is None:
         message = "none named: each run is driven by the process that began it, and no other takes it over"
@@ -50,7 +50,7 @@ async def _check_engine(
     try:
         from chargehand.dispatch.temporal_status import read_engine  # noqa: PLC0415 - an extra
 
-        status = await read_engine(url, deployment=name, queues=queues)
+        status = await read_engine(url, deployment=name, queues=[queue for queue in backlog.queues if queue])
     except ModuleNotFoundError as error:
         return [bad("engine", f"{error.name} is not installed", install_command("cluster"))]
     except StoreUnavailable as error:
@@ -64,7 +64,18 @@ async def _check_engine(
         else:
             todo = "start a worker that has this team: chargehand worker --team ..."
             results.append(bad(f"workers of {queue}", "none: its runs wait", todo))
+    if backlog.tenants > 1:
+        results += _check_fairness(status.partitions)
     return results
+
+
+def _check_fairness(partitions: Mapping[str, int]) -> Iterator[CheckResult]:
+    """Temporal does not tell whether `matching.enableFairness` is on, only how queues are divided."""
+    divided = sorted(queue for queue, count in partitions.items() if count > 1)
+    if divided:
+        message = f"in {', '.join(divided)} one tenant's backlog may delay another's: divided into several partitions"
+        todo = "set matching.enableFairness to true, and one read and one write partition (docs/deploy.md)"
+        yield missing("fairness", message, todo)
 
 
 def _check_database(store: PostgresUrl, database: DatabaseStatus) -> Iterator[CheckResult]:

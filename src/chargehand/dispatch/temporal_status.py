@@ -7,7 +7,11 @@ from datetime import timedelta
 from msgspec import Struct
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSystemInfoRequest
+from temporalio.api.workflowservice.v1 import (
+    DescribeTaskQueueRequest,
+    GetSystemInfoRequest,
+    ListTaskQueuePartitionsRequest,
+)
 from temporalio.service import RPCError
 
 from chargehand.dispatch.engine import EngineUrl
@@ -25,6 +29,8 @@ class EngineStatus(Struct, frozen=True):
     version: str
     pollers: dict[str, int]
     """How many processes ask for the jobs of each queue."""
+    partitions: dict[str, int]
+    """Into how many parts each queue is divided. Tenants take turns within a part."""
 
 
 async def read_engine(url: EngineUrl, *, deployment: str, queues: Sequence[str]) -> EngineStatus:
@@ -32,17 +38,22 @@ async def read_engine(url: EngineUrl, *, deployment: str, queues: Sequence[str])
     engine = await TemporalEngine.connect(url, deployment=deployment)
     service = engine.client.workflow_service
     pollers: dict[str, int] = {}
+    partitions: dict[str, int] = {}
     try:
         info = await service.get_system_info(GetSystemInfoRequest(), timeout=_TIMEOUT)
         for queue in queues:
+            task_queue = TaskQueue(name=engine.task_queue(queue))
             question = DescribeTaskQueueRequest(
                 namespace=url.namespace,
-                task_queue=TaskQueue(name=engine.task_queue(queue)),
+                task_queue=task_queue,
                 task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
             )
             answer = await service.describe_task_queue(question, timeout=_TIMEOUT)
             oldest = time.time() - _RECENT
             pollers[queue] = sum(poller.last_access_time.seconds > oldest for poller in answer.pollers)
+            listing = ListTaskQueuePartitionsRequest(namespace=url.namespace, task_queue=task_queue)
+            parts = await service.list_task_queue_partitions(listing, timeout=_TIMEOUT)
+            partitions[queue] = len(parts.activity_task_queue_partitions)
     except RPCError as error:
         raise engine.explain(error) from error
-    return EngineStatus(info.server_version, pollers)
+    return EngineStatus(info.server_version, pollers, partitions)

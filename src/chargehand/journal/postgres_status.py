@@ -67,6 +67,7 @@ class WaitingRun(Struct, frozen=True):
 class Backlog(Struct):
     """What waits, over all tenants."""
 
+    tenants: int = 0
     queues: dict[str, QueueBacklog] = {}
     commands: int = 0
     """Commands that no process has carried out or refused yet."""
@@ -118,6 +119,7 @@ async def _read_backlog(connection: Connection) -> Backlog:
     backlog = Backlog()
     for number, name in await connection.fetch(_TENANTS):
         await setup(connection, number)
+        backlog.tenants += 1
         for queue, driven, undriven, seconds in await connection.fetch(_QUEUES):
             line = backlog.queues.setdefault(queue, QueueBacklog())
             line.driven += driven
