@@ -277,8 +277,8 @@ class Team:
         declared = self._shared.declared
         store = always or declared.store or usual
         team = copy.copy(self)
-        kept = structs.replace(declared, store=store)
-        team._shared = SharedMemory(kept, self.name, self.spec.everybody, self._lookup)  # noqa: SLF001 - of its own kind
+        at_store = structs.replace(declared, store=store)
+        team._shared = SharedMemory(at_store, self.name, self.spec.everybody, self._lookup)  # noqa: SLF001 - of its own kind
         return team
 
     def __copy__(self) -> Self:

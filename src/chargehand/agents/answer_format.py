@@ -36,8 +36,8 @@ class AnswerFormatter:
 
     def check(self, value: object) -> None:
         """Raise Invalid for a value that the schema does not allow."""
-        if self._shape is not None and (found := list(problems(value, self._shape.schema))[:_MAX_PROBLEMS]):
-            raise Invalid("it does not fit the schema of the answer: " + "; ".join(found))
+        if self._shape is not None and (faults := list(problems(value, self._shape.schema))[:_MAX_PROBLEMS]):
+            raise Invalid("it does not fit the schema of the answer: " + "; ".join(faults))
 
     def request(self, request: Request, findings: Sequence[Finding]) -> Request:
         """The request for the answer, in this format. `findings` say what was wrong with the last reply."""
@@ -73,8 +73,8 @@ class AnswerFormatter:
         if tool is None:
             raise Invalid(f"there is no tool {call.name!r}; the caller has {', '.join(self._tools) or 'none'}")
         arguments = find_object(call.arguments or "{}")
-        if found := list(problems(arguments, msgspec.json.decode(tool.parameters)))[:_MAX_PROBLEMS]:
-            raise Invalid(f"the arguments of {call.name} do not fit: " + "; ".join(found))
+        if faults := list(problems(arguments, msgspec.json.decode(tool.parameters)))[:_MAX_PROBLEMS]:
+            raise Invalid(f"the arguments of {call.name} do not fit: " + "; ".join(faults))
         return CallerToolCall(
             id=call.id or f"call_{secrets.token_hex(12)}",
             name=call.name,

@@ -89,7 +89,7 @@ class Assignment(Struct, frozen=True):
             raise WorkFailed(failure, used)
         if key in replies:
             return decode_value(replies[key])
-        asked = Question(
+        to_person = Question(
             what="question",
             workers=(self.worker,),
             key=key,
@@ -97,7 +97,7 @@ class Assignment(Struct, frozen=True):
             free_text=free_text,
             schema=schema,
         )
-        raise WorkFailed(Failure("approval", question, question=asked), used)
+        raise WorkFailed(Failure("approval", question, question=to_person), used)
 
 
 WorkerFunction: TypeAlias = Callable[[Assignment, StepContext], Awaitable[object]]

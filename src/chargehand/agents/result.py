@@ -132,7 +132,7 @@ def _fallback_notice(state: RunState) -> str:
 
 
 def _withheld_tools(entries: Sequence[ev.Entry]) -> list[str]:
-    """Which tools stayed off because nobody approved what they are now."""
+    """Which tools stayed off because their current definition is not approved."""
     notes = [entry.event for entry in entries if isinstance(entry.event, ev.Noted)]
     texts = dict.fromkeys(note.text for note in notes if isinstance(note.fact, ToolsWithheld))
     return [f"{text[:1].upper()}{text[1:]}." for text in texts]

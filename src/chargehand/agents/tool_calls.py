@@ -543,14 +543,14 @@ def _reason(call: ToolCall) -> tuple[str, bool]:
     )
 
 
-class _Piece(Struct, frozen=True):
+class _PieceRequest(Struct, frozen=True):
     handle: str
     start: int = 0
 
 
 def _piece(call: ToolCall, history: WorkerHistory) -> str:
     try:
-        piece = msgspec.json.decode(call.arguments, type=_Piece)
+        piece = msgspec.json.decode(call.arguments, type=_PieceRequest)
     except (msgspec.DecodeError, RecursionError) as error:
         return _text(Returned(error=f"read_more wants a handle and a start: {error}"))
     text = history.kept.get(piece.handle)

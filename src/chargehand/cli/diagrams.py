@@ -128,7 +128,7 @@ _MAX_ROWS = 40
 _MAX_NAME = 20
 
 
-class Span(Struct, frozen=True):
+class BarSegment(Struct, frozen=True):
     """What was done from `start` to `end`, in seconds since the run began; without an end it is under way."""
 
     kind: Literal["work", "failed", "refine", "wait"]
@@ -138,13 +138,13 @@ class Span(Struct, frozen=True):
     """Its number: what was interrupted, or waited for a person, goes on under the same one."""
 
 
-def timeline_rows(trace: Trace) -> dict[str, list[Span]]:
+def timeline_rows(trace: Trace) -> dict[str, list[BarSegment]]:
     """The spans of each task and duty, in the order in which they began."""
-    rows: dict[str, list[Span]] = {}
+    rows: dict[str, list[BarSegment]] = {}
     for duty in trace.supervision:
         rows.setdefault(duty.task or f"({duty.duty})", []).append(_span_of(duty))
     for task in (*trace.tasks, *trace.dropped):
-        waits = [Span("wait", retry.at, retry.at + retry.wait) for retry in task.retries if retry.wait > 0]
+        waits = [BarSegment("wait", retry.at, retry.at + retry.wait) for retry in task.retries if retry.wait > 0]
         spans = [*map(_span_of, task.attempts), *waits]
         if spans:
             rows.setdefault(task.id, []).extend(spans)
@@ -153,15 +153,15 @@ def timeline_rows(trace: Trace) -> dict[str, list[Span]]:
     return dict(sorted(rows.items(), key=lambda row: row[1][0].start))
 
 
-def _span_of(work: AttemptTrace | DutyTrace) -> Span:
+def _span_of(work: AttemptTrace | DutyTrace) -> BarSegment:
     end = None if work.seconds is None else work.began + work.seconds
     if isinstance(work, DutyTrace) and work.duty == "refine":
-        return Span("refine", work.began, end)
+        return BarSegment("refine", work.began, end)
     number = work.attempt if isinstance(work, AttemptTrace) else work.number
-    return Span("failed" if work.ending == "failed" else "work", work.began, end, number)
+    return BarSegment("failed" if work.ending == "failed" else "work", work.began, end, number)
 
 
-def draw_bar(spans: Sequence[Span], room: int, until: Seconds) -> str:
+def draw_bar(spans: Sequence[BarSegment], room: int, until: Seconds) -> str:
     """The spans of one row in so many columns, from the beginning of the run."""
     scale = room / max(until, 1e-9)
     bar = ""
@@ -187,7 +187,7 @@ def timeline_lines(trace: Trace, columns: int) -> list[str]:
     return lines
 
 
-def _describe_work(spans: Sequence[Span], until: Seconds) -> str:
+def _describe_work(spans: Sequence[BarSegment], until: Seconds) -> str:
     worked = [span for span in spans if span.kind in ("work", "failed")]
     took = sum((until if span.end is None else span.end) - span.start for span in worked)
     attempts = len({span.attempt for span in worked})

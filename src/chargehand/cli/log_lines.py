@@ -51,11 +51,11 @@ class JsonLines(logging.StreamHandler[TextIO]):
 
 def _place(record: logging.LogRecord) -> dict[str, object]:
     """The run, task and attempt that a record is about: its own, else those of the code that logged it."""
-    said = {name: getattr(record, name, None) for name in ("run", "task", "attempt")}
+    place = {name: getattr(record, name, None) for name in ("run", "task", "attempt")}
     current = CURRENT_WORK.get()
-    if said["run"] is None and current is not None:
-        said = {"run": current.run, "task": current.work.task, "attempt": current.work.number}
-    return {name: value for name, value in said.items() if value}
+    if place["run"] is None and current is not None:
+        place = {"run": current.run, "task": current.work.task, "attempt": current.work.number}
+    return {name: value for name, value in place.items() if value}
 
 
 def log_handler(wanted: str) -> logging.Handler:

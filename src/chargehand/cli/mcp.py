@@ -113,17 +113,17 @@ def _pin(options: Namespace, servers: Mapping[str, McpServer], console: Console)
 def _diff(options: Namespace, servers: Mapping[str, McpServer], console: Console) -> int:
     """What is not as it was approved; 1 where anything is."""
     lock = _lock_of(servers)
-    found: dict[str, PinDifferences] = {}
+    differences: dict[str, PinDifferences] = {}
     for name, server in _chosen_servers(servers, options.names).items():
         listed, unfit = _ask(server)
         pinned = lock.servers.get(name, PinnedServer(listed.identity))
-        found[name] = find_differences(pinned, listed, unfit)
+        differences[name] = find_differences(pinned, listed, unfit)
         if not options.json:
-            _show_differences(console, name, pinned, listed, found[name])
+            _show_differences(console, name, pinned, listed, differences[name])
             _show_unfit(console, name, unfit)
     if options.json:
-        console.json_line(found)
-    return _DIFFERS if any(found.values()) else 0
+        console.json_line(differences)
+    return _DIFFERS if any(differences.values()) else 0
 
 
 def _approve(options: Namespace, servers: Mapping[str, McpServer], console: Console) -> int:

@@ -187,7 +187,7 @@ def find_plugins(names: Sequence[str]) -> "tuple[list[HttpApi], list[Listener]]"
         if isinstance(plugin, HttpApi):
             apis.append(plugin)
         elif callable(plugin) and not argument_problem(plugin):
-            apis.append(_made_api(name, plugin()))
+            apis.append(_returned_api(name, plugin()))
         else:
             try:
                 check_listener(plugin)
@@ -197,12 +197,12 @@ def find_plugins(names: Sequence[str]) -> "tuple[list[HttpApi], list[Listener]]"
     return apis, listeners
 
 
-def _made_api(name: str, made: object) -> "HttpApi":
+def _returned_api(name: str, api: object) -> "HttpApi":
     from chargehand.server.extension import HttpApi  # noqa: PLC0415 - as above
 
-    if not isinstance(made, HttpApi):
-        raise Invalid(f"--plugin {name} returns a {type(made).__name__}, not an HttpApi")
-    return made
+    if not isinstance(api, HttpApi):
+        raise Invalid(f"--plugin {name} returns a {type(api).__name__}, not an HttpApi")
+    return api
 
 
 def _settings(options: Namespace) -> "ServerSettings":

@@ -157,10 +157,10 @@ def load_team_of(options: Namespace) -> Team:
 
 def _budget_of(options: Namespace, budget: Budget) -> Budget:
     """The caps of the command line in the place of the team's, where there are any."""
-    given = vars(options)
-    micros: int | None = given.get("budget_usd")
-    calls: int | None = given.get("max_calls")
-    tokens: int | None = given.get("max_tokens")
+    arguments = vars(options)
+    micros: int | None = arguments.get("budget_usd")
+    calls: int | None = arguments.get("max_calls")
+    tokens: int | None = arguments.get("max_tokens")
     return structs.replace(
         budget,
         usd=budget.usd if micros is None else usd_of(micros),

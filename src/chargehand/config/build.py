@@ -188,12 +188,14 @@ MCP = "mcp:"
 
 
 def _add_mcp_servers(build: TeamBuild) -> None:
-    named = {tool for worker in build.shape.workers.values() if not isinstance(worker, str) for tool in worker.tools}
-    named |= set(() if build.shape.supervisor.factory is None else build.shape.supervisor.factory.tools)
+    tools_used = {
+        tool for worker in build.shape.workers.values() if not isinstance(worker, str) for tool in worker.tools
+    }
+    tools_used |= set(() if build.shape.supervisor.factory is None else build.shape.supervisor.factory.tools)
     for name in build.shape.mcp_servers:
         with build.at("mcp_servers", name):
             build.mcp_servers[name] = make_mcp_server(build.source, name, build.shape.mcp_servers[name])
-        if not any(tool.startswith(f"{MCP}{name}/") for tool in named):
+        if not any(tool.startswith(f"{MCP}{name}/") for tool in tools_used):
             build.report(
                 ("mcp_servers", name), f"no worker has a tool of it; write  tools: [mcp:{name}/*]", grave=False
             )

@@ -122,8 +122,8 @@ def _check_backlog(backlog: Backlog) -> Iterator[CheckResult]:
             yield good(f"queue {queue}", counts)
     orphans = [run for run in backlog.undriven if not run.queue]
     if orphans:
-        named = ", ".join(f"{run.run} (tenant {run.tenant})" for run in orphans[:3])
-        message = f"{backlog.queues[''].undriven} open runs belong to processes that are gone: {named}"
+        examples = ", ".join(f"{run.run} (tenant {run.tenant})" for run in orphans[:3])
+        message = f"{backlog.queues[''].undriven} open runs belong to processes that are gone: {examples}"
         yield missing("interrupted", message, "resume them: POST /api/runs/RUN/resume, or chargehand resume RUN")
     if backlog.commands and backlog.command_seconds > _LATE_COMMAND:
         message = f"{backlog.commands} not answered, the oldest for {backlog.command_seconds:.0f} s"

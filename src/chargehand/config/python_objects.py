@@ -60,7 +60,7 @@ def find_plugin(written: str) -> object:
     try:
         return offered[written].load()
     except (Exception, SystemExit) as error:  # a foreign package
-        raise Invalid(f"{written!r} ({offered[written].value}) cannot be loaded: {_told(error)}") from error
+        raise Invalid(f"{written!r} ({offered[written].value}) cannot be loaded: {_reason(error)}") from error
 
 
 def _split(handle: str) -> tuple[str, str]:
@@ -80,10 +80,10 @@ def _attribute(module: ModuleType, module_name: str, attribute: str) -> object:
 
 
 def _failed(name: str, error: BaseException) -> Invalid:
-    return Invalid(f"{name!r} failed when it was loaded: {_told(error)}")
+    return Invalid(f"{name!r} failed when it was loaded: {_reason(error)}")
 
 
-def _told(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return error.args[0] if isinstance(error, Invalid) else f"{type(error).__name__}: {error}"
 
 

@@ -1,4 +1,4 @@
-"""Starts what is open and nobody drives: runs whose job was never started, or which the engine has lost."""
+"""Starts the open runs that no process drives: runs whose job was never started, or which the engine has lost."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ _MAX_RUNS = 1000
 
 
 async def reconcile(journal: Journal, dispatcher: JobDispatcher) -> int:
-    """One round for a tenant; how many runs were found that nobody drives."""
+    """One round for a tenant; how many runs were found that no process drives."""
     undriven = await jobs_of(journal).undriven(limit=_MAX_RUNS)
     await dispatcher.start_again(undriven)
     return len(undriven)

@@ -240,7 +240,7 @@ class RunReleased(_Fact, frozen=True, tag="run.released"):
 
 
 class Commanded(_Fact, frozen=True, kw_only=True):
-    """What somebody asks of a run that is under way, in the process that drives it or in another."""
+    """What is asked of a run that is under way, in the process that drives it or in another."""
 
     command: str = ""
     """The id of the command that another process sent it with; empty: none did."""

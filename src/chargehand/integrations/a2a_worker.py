@@ -128,8 +128,8 @@ def _status_text(task: pb.Task) -> str:
 
 def _result(task: pb.Task) -> object:
     """The artifact named `answer`, or all of them: text, or data where there is no text."""
-    named = [artifact for artifact in task.artifacts if artifact.name == "answer"]
-    parts = [part for artifact in named or task.artifacts for part in artifact.parts]
+    answers = [artifact for artifact in task.artifacts if artifact.name == "answer"]
+    parts = [part for artifact in answers or task.artifacts for part in artifact.parts]
     if texts := get_text_parts(parts):
         return "\n\n".join(texts)
     data = get_data_parts(parts)

@@ -46,7 +46,7 @@ Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
 # --- what a client sends
 
 
-class MessageSent(Struct, frozen=True):
+class AgUiMessage(Struct, frozen=True):
     role: str = ""
     content: str | list[Json] | None = None
 
@@ -68,7 +68,7 @@ class RunInput(Struct, frozen=True, rename="camel"):
 
     thread_id: Name
     run_id: Name
-    messages: list[MessageSent] = []
+    messages: list[AgUiMessage] = []
     resume: list[ResumeSent] | None = None
 
 
@@ -165,8 +165,8 @@ class RunEvents:
     def _tasks_added(self, event: ev.TasksAdded) -> list[Json]:
         changes: list[Json] = []
         for task in event.tasks:
-            shown = {"id": task.id, "worker": task.worker, "instruction": task.instruction}
-            changes.append({"op": "add", "path": "/plan/-", "value": shown})
+            step = {"id": task.id, "worker": task.worker, "instruction": task.instruction}
+            changes.append({"op": "add", "path": "/plan/-", "value": step})
             changes.append({"op": "add", "path": _path(task.id), "value": "waiting"})
         return [{"type": "STATE_DELTA", "delta": changes}] if changes else []
 

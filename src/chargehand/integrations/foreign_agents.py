@@ -95,7 +95,10 @@ class AgentWorker:
         for number in range(2, _MAX_TURNS + 1):
             if not turn.questions:
                 return Done(turn.output, NOTHING)  # its steps say what was used
-            answers = {asked.id: assignment.ask_person(asked.text, options=asked.options) for asked in turn.questions}
+            answers = {
+                question.id: assignment.ask_person(question.text, options=question.options)
+                for question in turn.questions
+            }
             state = turn.state
             turn = await self._step(
                 assignment,

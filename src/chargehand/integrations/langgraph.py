@@ -84,8 +84,8 @@ class _Graph(ForeignAgent):
         self._result = result
 
     async def start(self, assignment: Assignment, usage: AgentUsage) -> AgentTurn:
-        given = None if await self._is_begun(assignment) else self._state(assignment)
-        return await self._run(assignment, given, usage)
+        graph_input = None if await self._is_begun(assignment) else self._state(assignment)
+        return await self._run(assignment, graph_input, usage)
 
     async def go_on(
         self,
@@ -106,11 +106,11 @@ class _Graph(ForeignAgent):
         snapshot = await self._graph.aget_state(_thread(assignment))
         return bool(snapshot.next)
 
-    async def _run(self, assignment: Assignment, given: object, usage: AgentUsage) -> AgentTurn:
+    async def _run(self, assignment: Assignment, graph_input: object, usage: AgentUsage) -> AgentTurn:
         counter = UsageMetadataCallbackHandler()
         config: Any = {**_thread(assignment), "callbacks": [counter]}
         try:
-            values = await self._graph.ainvoke(given, config)
+            values = await self._graph.ainvoke(graph_input, config)
         finally:
             for model, spent in counter.usage_metadata.items():
                 usage.model = usage.model or model
@@ -123,7 +123,9 @@ class _Graph(ForeignAgent):
         if self._graph.checkpointer is None:
             message = "the graph has an interrupt and no checkpointer; compile it with one, so that it can go on"
             raise WorkFailed(Failure("logic", message, permanent=True))
-        return AgentTurn(questions=tuple(AgentQuestion(one.id, _text_of(one.value)) for one in interrupts))
+        return AgentTurn(
+            questions=tuple(AgentQuestion(interrupt.id, _text_of(interrupt.value)) for interrupt in interrupts)
+        )
 
     def failure(self, error: Exception) -> Failure | None:
         return Failure("logic", str(error), code="too_many_steps") if isinstance(error, GraphRecursionError) else None

@@ -93,11 +93,11 @@ class _OpenAIAgent(ForeignAgent):
         usage.calls -= int(before["requests"])
         return await self._run(run_state, usage)
 
-    async def _run(self, given: Any, usage: AgentUsage, **options: Any) -> AgentTurn:
+    async def _run(self, run_input: Any, usage: AgentUsage, **options: Any) -> AgentTurn:
         usage.model = self._agent.model if isinstance(self._agent.model, str) else ""
         try:
             result = await Runner.run(
-                self._agent, given, max_turns=self._max_turns, run_config=self._run_config, **options
+                self._agent, run_input, max_turns=self._max_turns, run_config=self._run_config, **options
             )
         except AgentsException as error:
             if error.run_data is not None:

@@ -117,9 +117,9 @@ class OtelListener(HistoryListener):
             key = spans.step_key(parent.task, parent.attempt, parent.step)
             outer = span_id(spans.run, spans.requested.seed, key)
             return TraceContext(around.context.trace, outer, around.context.is_sampled)
-        given = parse_traceparent(requested.labels.get(TRACEPARENT, ""))
-        if given is not None:
-            return given
+        caller = parse_traceparent(requested.labels.get(TRACEPARENT, ""))
+        if caller is not None:
+            return caller
         trace = trace_id(run, requested.seed)
         sampled = self._sampler.should_sample(Context(), trace, "invoke_workflow")
         return TraceContext(trace, is_sampled=sampled.decision.is_sampled())

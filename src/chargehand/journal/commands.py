@@ -1,7 +1,7 @@
 """Commands to runs: what one process asks of a run that another one drives.
 
-A command is an event that somebody asks for (`Commanded`), kept in the store until the process that drives the run has
-carried it out or refused it. The event that it becomes has its id, so it is carried out once, whoever dies in between.
+A command is an event that a client asks for (`Commanded`), kept in the store until the process that drives the run has
+carried it out or refused it. The event that it becomes has its id, so it is carried out once, whichever process dies in between.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class Command(Struct, frozen=True):
     event: Event
 
 
-class Refusal(Struct, frozen=True, omit_defaults=True):
+class CommandRefusal(Struct, frozen=True, omit_defaults=True):
     """Why a run did not do what a command asks for."""
 
     detail: str
@@ -32,16 +32,16 @@ class Refusal(Struct, frozen=True, omit_defaults=True):
         return PlanInvalid(self.findings) if self.findings else Refused(self.detail)
 
 
-def refusal_of(error: ChargehandError) -> Refusal:
+def refusal_of(error: ChargehandError) -> CommandRefusal:
     complaints = error.findings if isinstance(error, PlanInvalid) else ()
-    return Refusal(str(error), tuple(finding for finding in complaints if isinstance(finding, Finding)))
+    return CommandRefusal(str(error), tuple(finding for finding in complaints if isinstance(finding, Finding)))
 
 
 class CommandStatus(Struct, frozen=True):
     """How a command stands, and the run it was sent to."""
 
     is_settled: bool
-    refusal: Refusal | None
+    refusal: CommandRefusal | None
     """Why it was refused; None if it was carried out, or is open."""
     has_ended: bool
     """The run has ended."""
@@ -60,7 +60,7 @@ class Commands(Protocol):
         """Those that wait, the oldest first."""
         ...
 
-    async def settle(self, command: str, refusal: Refusal | None = None) -> None:
+    async def settle(self, command: str, refusal: CommandRefusal | None = None) -> None:
         """Say that it was carried out or refused. What is said first counts."""
         ...
 
@@ -78,7 +78,7 @@ class Commands(Protocol):
 
 
 def with_command(event: Event, command: str) -> Event:
-    """The event of a command; Refused for one that nobody may ask for."""
+    """The event of a command; Refused for one that may not be asked for."""
     if not isinstance(event, Commanded):
         raise Refused(f"{type(event).__name__} is decided by the run, never asked of it")
     return structs.replace(event, command=command)

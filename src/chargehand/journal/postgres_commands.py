@@ -8,7 +8,7 @@ import msgspec
 from chargehand.engine.events import Event
 from chargehand.errors import Refused, RunUnknown
 from chargehand.journal.codec import TAGS, decode, encode, version_of
-from chargehand.journal.commands import Command, CommandStatus, Refusal, with_command
+from chargehand.journal.commands import Command, CommandRefusal, CommandStatus, with_command
 from chargehand.journal.postgres_listener import Followers, PostgresListener
 from chargehand.journal.postgres_writer import LIVING, run_digest
 from chargehand.journal.protocol import check_name
@@ -81,7 +81,7 @@ class PostgresCommands:
             Command(str(command), decode(kind, version, body, run=run, seq=0)) for command, kind, version, body in rows
         ]
 
-    async def settle(self, command: str, refusal: Refusal | None = None) -> None:
+    async def settle(self, command: str, refusal: CommandRefusal | None = None) -> None:
         body = None if refusal is None else msgspec.json.encode(refusal)
         await self._database.fetch(_SETTLE, UUID(command), body, COMMAND_CHANNEL, self._notice(command))
 
@@ -90,7 +90,7 @@ class PostgresCommands:
         if not rows:
             return None
         is_settled, body, has_ended, is_held = rows[0]
-        refusal = None if body is None else msgspec.json.decode(body, type=Refusal)
+        refusal = None if body is None else msgspec.json.decode(body, type=CommandRefusal)
         return CommandStatus(is_settled, refusal, has_ended, is_held)
 
     def subscribe(self, run: str, on_command: Callable[[], None]) -> Callable[[], None]:

@@ -30,7 +30,7 @@ WORDS_CHANNEL = "chargehand_words"
 _JOINED: Seconds = 0.05
 """How long pieces of text are collected before they are sent."""
 _GRACE: Seconds = 0.5
-"""For how long a run counts as heard when nobody has answered yet."""
+"""For how long a run counts as heard when no reader has answered yet."""
 _KEPT: Seconds = 2.5 * QUERY_INTERVAL
 """For how long a run counts as heard after a listener has said so."""
 _MAX_CHARS = 1000

@@ -65,7 +65,7 @@ _WITHIN = "AND EXISTS (SELECT 1 FROM passages WHERE passages.number = passage_wo
 _BARE = "AND NOT EXISTS (SELECT 1 FROM passage_vectors WHERE passage_vectors.number = passage_words.rowid)"
 
 
-class Words:
+class WordIndex:
     """The words of one archive, within a filter; `unembedded`: only of passages without vectors."""
 
     def __init__(self, db: sqlite3.Connection, store: Holding, within: Filter, *, unembedded: bool = False) -> None:
@@ -166,7 +166,7 @@ def _by_words(
     wanted = terms(query)
     words = dict[int, WordMatch]()
     for store in stores:
-        words |= Words(db, store, within).any(wanted, limit)
+        words |= WordIndex(db, store, within).any(wanted, limit)
     return words
 
 
@@ -185,9 +185,9 @@ def _by_both(
     words: dict[int, WordMatch] = {}
     for store in stores:
         if store.embedded < store.passages:  # what cannot be compared in meaning must be found by any word it has
-            unembedded = Words(db, store, within, unembedded=True).any(terms(query), enough)
+            unembedded = WordIndex(db, store, within, unembedded=True).any(terms(query), enough)
             words |= {number: match.only(named_terms) for number, match in unembedded.items()}
-        words |= Words(db, store, within).rare(named_terms, enough)
+        words |= WordIndex(db, store, within).rare(named_terms, enough)
         meaning |= _nearest(db=db, index=index, store=store, question=question, within=within, enough=enough)
     return meaning | index.exact(db, question, [number for number in words if number not in meaning]), words
 

@@ -109,7 +109,7 @@ class Guarded:
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
         self.limiter.retries.called()
-        listener = _Listener(hear) if hear is not None else None
+        listener = _StreamListener(hear) if hear is not None else None
         # holding: one of the provider's retries is ours
         tries = 0
         spent = None
@@ -142,7 +142,7 @@ class Guarded:
                 self.limiter.retries.give_back()
         return await self._booked(reply, spent)
 
-    async def _once(self, request: Request, listener: "_Listener | None") -> Reply:
+    async def _once(self, request: Request, listener: "_StreamListener | None") -> Reply:
         limiter = self.limiter
         pause = self._check(limiter)
         tokens = guess_tokens(request) if limiter.counts_tokens else 0
@@ -328,7 +328,7 @@ def _permanent(error: ModelFailed) -> ModelFailed:
     return ModelFailed(failure, error.usage, billed=error.billed)
 
 
-class _Listener:
+class _StreamListener:
     """Passes words on, and remembers that there were any."""
 
     __slots__ = ("_hear", "any")

@@ -310,7 +310,7 @@ class EngineMissing(ChargehandError):
     """The extra is not installed, or the engine cannot read the file."""
 
 
-class Engine:
+class LocalEngine:
     """One loaded model, which answers at a loopback address. It answers one request at a time; others wait."""
 
     def __init__(self, server: Any, key: str) -> None:
@@ -329,7 +329,7 @@ def grammar(schema: Json) -> str:
     return str(_library().json_schema_to_grammar(msgspec.json.encode({**schema, "x-guidance": tight}).decode()))
 
 
-def open_engine(path: Path, threads: int | None = None, context: int = 4096) -> Engine:
+def open_engine(path: Path, threads: int | None = None, context: int = 4096) -> LocalEngine:
     """Load a file: a second or two. Without `threads` one core is left free.
 
     It listens on a loopback port: who does not know the key is refused there.
@@ -349,7 +349,7 @@ def open_engine(path: Path, threads: int | None = None, context: int = 4096) -> 
     params.ui = params.endpoint_slots = params.warmup = False
     params.cache_ram_mib = 0
     try:
-        return Engine(library.Server(params), key)
+        return LocalEngine(library.Server(params), key)
     except RuntimeError as error:
         raise EngineMissing(
             f"{path} cannot be loaded: {error}; is it a GGUF file, whole, and is it readable?"
@@ -368,7 +368,7 @@ def _library() -> Any:
 class _EngineChat(OpenAIChat):
     """A loaded engine as a model: it is shown tools in words, and a grammar holds its reply to them, or to a schema."""
 
-    def __init__(self, engine: Engine, card: ModelCard) -> None:
+    def __init__(self, engine: LocalEngine, card: ModelCard) -> None:
         # the engine closes the connection of a stream without saying so: the next call must not use it
         transport = Transport(keep_alive=False)
         url = f"{engine.url}/v1"
@@ -406,7 +406,7 @@ class LocalModel:
         self._path = weights_file(name_or_path, folder)
         self._threads = threads
         self._numbers = count(1)
-        self._engine: Engine | None = None
+        self._engine: LocalEngine | None = None
         self._chat: _EngineChat | None = None
         # a thread of its own: a file that takes long to load must not take the threads that tools run in
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="local-model")

@@ -9,7 +9,7 @@ from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.policy import Seconds
 from chargehand.errors import ChargehandError, Refused, RunBusy, RunUnknown, StoreError
-from chargehand.journal.commands import Command, Commands, CommandStatus, Refusal, refusal_of
+from chargehand.journal.commands import Command, CommandRefusal, Commands, CommandStatus, refusal_of
 from chargehand.journal.protocol import Journal
 from chargehand.runtime.run_loop import NoLongerDriven, RunLoop
 
@@ -42,14 +42,14 @@ async def receiving_commands(journal: Journal, drive: RunLoop) -> AsyncGenerator
 
 
 class _Receiver:
-    """Receives the commands of one run. A command that the run has recorded is carried out, whoever did that."""
+    """Receives the commands of one run. A command that the run has recorded counts as carried out."""
 
     def __init__(self, commands: Commands, drive: RunLoop, jobs: asyncio.TaskGroup) -> None:
         self._commands = commands
         self._drive = drive
         self._jobs = jobs
         self._in_hand: set[str] = set()
-        self._refused: dict[str, Refusal] = {}
+        self._refused: dict[str, CommandRefusal] = {}
         self._closed = False
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class _Receiver:
             return failed
 
     async def _finish(self, command: Command, handed_over: "asyncio.Future[None] | None") -> None:
-        """Settle a command once it is on disk or refused; one that came too late is left to whoever drives next."""
+        """Settle a command once it is on disk or refused; one that came too late is left to the next driver."""
         try:
             if handed_over is not None:
                 await handed_over
@@ -106,8 +106,8 @@ class _Receiver:
 async def send_command(journal: Journal, run: str, event: ev.Event, resume: Callable[[], Awaitable[object]]) -> None:
     """Have the process that drives a run handle an event; back when it is on disk.
 
-    Raises what that process raises. `resume` is called if none drives the run, to have that done: whoever drives it
-    finds the command first. RunBusy if nothing came of it in time; it stays and is handled when it can be.
+    Raises what that process raises. `resume` is called if no process drives the run; the one that then drives it finds
+    the command first. RunBusy if nothing came of it in time; it stays and is handled when it can be.
     """
     commands = journal.commands
     if commands is None:
@@ -164,7 +164,7 @@ async def _is_done_at_end(journal: Journal, commands: Commands, run: str, comman
     if any(isinstance(event, ev.Commanded) and event.command == command for event in events):
         await commands.settle(command)
     else:
-        await commands.settle(command, Refusal(f"run {run!r} has ended"))
+        await commands.settle(command, CommandRefusal(f"run {run!r} has ended"))
     status = await commands.status(command)  # what was said first counts
     return status is None or _accepted(status)
 
@@ -175,5 +175,5 @@ async def _resume(commands: Commands, command: str, resume: Callable[[], Awaitab
     except RunBusy:
         return  # another process was faster
     except Exception as error:  # the caller hears that nothing was done, so nothing may be done later
-        await commands.settle(command, Refusal(str(error)))
+        await commands.settle(command, CommandRefusal(str(error)))
         raise

@@ -94,7 +94,7 @@ class StartingStep(Struct, frozen=True):
             run=self.run, task=self.task, attempt=self.attempt, step=self.number, request=self.record.request
         )
 
-    def kept(self, kind: ev.NestedKind) -> Seconds:
+    def time_kept(self, kind: ev.NestedKind) -> Seconds:
         """The time that its attempt keeps for itself."""
         return min(_KEPT[kind], max(0.0, self.progress.timer - self.state.at) / 5)
 
@@ -280,13 +280,13 @@ def request_tasks(base: ev.RunRequested, agents: Sequence[Agent], tasks: Sequenc
 def _bounded_request(step: StartingStep, nested: NestedRequest, reserved: Amount) -> ev.RunRequested:
     """The request of a nested run, within the time, the money and the depth that its step allows."""
     outer = step.state.requested
-    kept = step.kept(nested.kind)
-    deadline = step.progress.timer - kept
+    time_kept = step.time_kept(nested.kind)
+    deadline = step.progress.timer - time_kept
     bounds = RunBounds(at=step.state.at, budget=_budget_within(outer.budget, reserved), deadline=deadline)
     request = nested.request(bounds)
     limits = request.policy.limits
     limits = structs.replace(limits, max_nesting=min(limits.max_nesting, outer.policy.limits.max_nesting))
-    grace = min(request.policy.grace, kept / 2)
+    grace = min(request.policy.grace, time_kept / 2)
     return structs.replace(
         request,
         budget=request.budget.limited(bounds.budget.caps),
@@ -527,20 +527,20 @@ def _runs_started(run: str, entries: Sequence[ev.Entry]) -> Iterator[str]:
 
 
 async def requests_around(
-    journal: Journal, request: ev.RunRequested, known: dict[str, ev.RunRequested]
+    journal: Journal, request: ev.RunRequested, requests_by_run: dict[str, ev.RunRequested]
 ) -> list[ev.RunRequested]:
     """The request of a run, after those of the runs it is inside of, the outermost first.
 
-    `known` are requests by run that need not be read; those that are read are added.
+    `requests_by_run` need not be read; those that are read are added.
     """
     requests = [request]
     while (parent := requests[0].parent) is not None:
-        outer = known.get(parent.run)
+        outer = requests_by_run.get(parent.run)
         if outer is None:
             outer = (await journal.row(parent.run)).request
             if outer is None:
                 raise Refused(f"run {parent.run!r} cannot be read; `chargehand runs show` says what is wrong with it")
-            known[parent.run] = outer
+            requests_by_run[parent.run] = outer
         requests.insert(0, outer)
     return requests
 

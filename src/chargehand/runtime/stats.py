@@ -119,7 +119,7 @@ class _Tokens(Struct):
     cached: int = 0
 
 
-class _StepResult(Struct):
+class _StepSummary(Struct):
     """What the result of a step says: tokens of a model; whether a tool is broken, or was not called at all."""
 
     usage: _Tokens | None = None
@@ -127,8 +127,8 @@ class _StepResult(Struct):
     barred: bool = False
 
 
-_NOTHING_SAID = _StepResult()
-_STEP_RESULT = msgspec.json.Decoder(_StepResult)
+_NOTHING_SAID = _StepSummary()
+_STEP_RESULT = msgspec.json.Decoder(_StepSummary)
 
 
 class Stats:
@@ -393,7 +393,7 @@ def _note_tool(run: _Run, call: _OpenCall, at: Instant, *, good: bool) -> None:
     note(stats.breaker, at, run.breaking, good=good)
 
 
-def _read_result(result: Raw) -> _StepResult:
+def _read_result(result: Raw) -> _StepSummary:
     try:
         return _STEP_RESULT.decode(result)
     except msgspec.MsgspecError:  # executors may keep results of any shape

@@ -720,13 +720,13 @@ def _add_remote(above: Trace, attempts: Sequence[AttemptTrace], inner: Trace) ->
     for attempt in attempts:
         attempt.steps = [step for step in attempt.steps if step.kind != "worker"]
         attempt.used = NOTHING  # the step paid for all attempts elsewhere
-    for made in (attempt for task in inner.tasks for attempt in task.attempts):
-        begun = [attempt for attempt in attempts if attempt.began <= made.began + shift]
+    for remote in (attempt for task in inner.tasks for attempt in task.attempts):
+        begun = [attempt for attempt in attempts if attempt.began <= remote.began + shift]
         attempt = begun[-1] if begun else attempts[0]
-        attempt.steps += [structs.replace(step, began=step.began + shift) for step in made.steps]
-        attempt.used += made.used
-        attempt.prompts += made.prompts
-        attempt.runs += made.runs
+        attempt.steps += [structs.replace(step, began=step.began + shift) for step in remote.steps]
+        attempt.used += remote.used
+        attempt.prompts += remote.prompts
+        attempt.runs += remote.runs
     above.notes += [structs.replace(note, at=note.at + shift) for note in inner.notes]
     above.notes.sort(key=lambda note: note.at)
 

@@ -47,16 +47,16 @@ async def connect_engine(settings: ServerSettings) -> Engine:
         if (error.name or "").startswith("chargehand"):
             raise
         raise Invalid(f"--engine needs {error.name}, which is not here: {install_command('cluster')}") from error
-    asked = time.time()
+    sent_at = time.time()
     deployment = await read_deployment(settings.store)
-    check_skew(deployment.now, asked, time.time())
+    check_skew(deployment.now, sent_at, time.time())
     name = settings.deployment or deployment.name
     return await TemporalEngine.connect(settings.engine, deployment=name, heartbeat=settings.heartbeat)
 
 
-def check_skew(database: float, asked: float, answered: float) -> None:
+def check_skew(database: float, sent_at: float, answered: float) -> None:
     """Raise Invalid if the clock here, when the database was asked and when it answered, is too far from its own."""
-    skew = max(asked - database, database - answered)
+    skew = max(sent_at - database, database - answered)
     if skew > MAX_SKEW:
         raise Invalid(
             f"the clocks of this machine and of the database differ by {skew:.1f} s, and at most {MAX_SKEW:g} s are "
@@ -66,7 +66,7 @@ def check_skew(database: float, asked: float, answered: float) -> None:
 
 @asynccontextmanager
 async def reconciling(tenants: Tenants, reopen: Callable[[Tenants], Awaitable[None]]) -> AsyncGenerator[None]:
-    """Meanwhile, start what is open and nobody drives. `reopen` opens every tenant that has open runs."""
+    """Meanwhile, start the open runs that no process drives. `reopen` opens every tenant that has open runs."""
     from chargehand.journal.postgres_jobs import take_turn  # noqa: PLC0415 - an extra
 
     store = tenants.settings.store

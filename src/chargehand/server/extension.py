@@ -209,8 +209,8 @@ class TenantClient:
     ) -> AbstractAsyncContextManager[AsyncIterator[Entry | StreamedWords]]:
         """The entries of a run, in a context: those after number `after`, then each as it is written, until its end.
 
-        A run that waits for a person (an entry `InputRequested`) goes on when it is answered: whoever does not wait
-        for that leaves the context. With `words`, also what models write, as it comes; it is not kept, so who comes
+        A run that waits for a person (an entry `InputRequested`) goes on when it is answered: leave the context
+        to not wait for that. With `words`, also what models write, as it comes; it is not kept, so who comes
         later, or reads a run of another server, has only entries. The iterator ends early when the server stops.
 
             async with tenant.follow(run, after=7) as entries:

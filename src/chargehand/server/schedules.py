@@ -44,9 +44,9 @@ async def _follow(client: TenantClient, team: str, schedule: Schedule) -> None:
         await _begin(client, team, schedule, missed)
     at = schedule.next_time(time.time())
     while True:
-        left = at - time.time()
-        if left > 0:
-            await asyncio.sleep(min(left, _LOOK))  # in pieces: the clock may be set meanwhile
+        wait = at - time.time()
+        if wait > 0:
+            await asyncio.sleep(min(wait, _LOOK))  # in pieces: the clock may be set meanwhile
             continue
         await _begin(client, team, schedule, at)
         at = schedule.next_time(max(at, time.time()))

@@ -36,10 +36,10 @@ def serve_teams(
     )
 
     def ready(port: int, names: Sequence[str]) -> None:
-        made = first_token(settings, time.time())  # only now: one that is made and never shown is lost
+        new_token = first_token(settings, time.time())  # only now: one that is made and never shown is lost
         lines = [f"chargehand serves {', '.join(names)} on http://{host}:{port}"]
-        if made is not None:
-            lines.append(f"token: {made}  (shown this once)")
+        if new_token is not None:
+            lines.append(f"token: {new_token}  (shown this once)")
         sys.stdout.write("\n".join([*lines, ""]))
         sys.stdout.flush()
 

@@ -97,8 +97,8 @@ def pin_tool(name: str, description: str, schema: Mapping[str, Any], hints: Mapp
 
 def hidden_characters(text: str) -> list[str]:
     """The codes of characters that people do not see and models read: controls, directions, tags."""
-    found = {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Co") and char not in _PRINTED}
-    return [f"U+{ord(char):04X}" for char in sorted(found)]
+    hidden = {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Co") and char not in _PRINTED}
+    return [f"U+{ord(char):04X}" for char in sorted(hidden)]
 
 
 def tool_digest(name: str, tool: PinnedTool) -> str:

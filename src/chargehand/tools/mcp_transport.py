@@ -111,10 +111,10 @@ class ServerProcess:
         except ValueError:  # of readline: the line is too long
             self._remarks.append(f"it sent a message of more than {LARGEST_MESSAGE:,} bytes")
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            logger.debug("nobody hears %s any more", self._command[0])
+            logger.debug("the reader of %s is gone", self._command[0])
         finally:
             self.has_ended = True
-            await inbox.aclose()  # whoever waits for an answer learns that there will be none
+            await inbox.aclose()  # a caller that waits for an answer learns that there will be none
 
     async def _read_remarks(self, process: asyncio.subprocess.Process) -> None:
         """Keep the last line of standard error, for messages."""

@@ -78,22 +78,24 @@ def _read_skill(folder: Path) -> SkillFolder:
 
 def skills(folder: Path | str, name: str = "skill") -> Tool:
     """A tool that reads the skills in a folder; Invalid where there are none, or one cannot be used."""
-    known = {skill.name: skill for skill in read_skills(Path(folder))}
+    by_name = {skill.name: skill for skill in read_skills(Path(folder))}
 
     def read_skill(
         skill: Annotated[str, "The name of a skill"],
         file: Annotated[str, "A file of the skill, as its instructions name it; left out, the instructions"] = "",
     ) -> str:
-        chosen = known.get(skill)
+        chosen = by_name.get(skill)
         if chosen is None:
-            raise ToolFailed(f"there is no skill {skill[:100]!r}; {did_you_mean(skill, list(known))}")
+            raise ToolFailed(f"there is no skill {skill[:100]!r}; {did_you_mean(skill, list(by_name))}")
         if file and file != SKILL_FILE:
             return read_text(chosen.folder, file)
         files = chosen.files
         listing = f"\n\nFiles of this skill: {', '.join(files)}" if files else ""
         return f"{chosen.instructions}{listing}"
 
-    listing = "\n".join(f"- {skill.name}: {skill.description}" for skill in known.values())
+    listing = "\n".join(f"- {skill.name}: {skill.description}" for skill in by_name.values())
     description = f"Read how to do something, before you do it, where one of these skills fits the task:\n{listing}"
-    made = tool(name=name, description=description, trusted=True, stable=True, summary="reads instructions")(read_skill)
-    return structs.replace(made, instructs=True)
+    reader = tool(name=name, description=description, trusted=True, stable=True, summary="reads instructions")(
+        read_skill
+    )
+    return structs.replace(reader, instructs=True)

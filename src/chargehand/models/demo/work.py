@@ -56,7 +56,7 @@ class CallsNeededError(Exception):
         self.calls = calls
 
 
-class Job(Struct, frozen=True):
+class WorkerTask(Struct, frozen=True):
     """One task of one worker, with everything that was said for it so far."""
 
     subject: Working
@@ -107,7 +107,7 @@ def work(subject: Working, request: Request) -> Reply:
     is_message = any(message.role == "user" and _FROM_WORKER in message.text for message in messages)
     if subject.instruction.startswith("Message from "):
         subject = structs.replace(subject, instruction=open_envelope(subject.instruction).strip())
-    job = Job(
+    job = WorkerTask(
         subject=subject,
         tools=[read_tool(tool.name, tool.description, bytes(tool.parameters)) for tool in request.tools],
         outcomes=read_outcomes(messages),
@@ -153,7 +153,7 @@ def _give_up(refusal: RefusedError, steps: int) -> Reply:
     return _call_tools([("give_up", arguments)], steps)
 
 
-def _serve_task(job: Job, *, is_shaped: bool) -> str:
+def _serve_task(job: WorkerTask, *, is_shaped: bool) -> str:
     """The results of all clauses, what was kept of them, and what was left out."""
     if is_shaped:
         raise RefusedError("the demo model fills no output types")
@@ -182,7 +182,7 @@ def _serve_task(job: Job, *, is_shaped: bool) -> str:
 # --- one clause
 
 
-def _serve_clause(clause: Clause, job: Job, before: str) -> str:
+def _serve_clause(clause: Clause, job: WorkerTask, before: str) -> str:
     """The result for one clause, in words; `before` is what came of the clauses before it."""
     match clause.kind:
         case "draw":
@@ -195,7 +195,7 @@ def _serve_clause(clause: Clause, job: Job, before: str) -> str:
             return _ask(clause, job)
 
 
-def _ask(clause: Clause, job: Job) -> str:
+def _ask(clause: Clause, job: WorkerTask) -> str:
     fit = choose_fit(clause, [(job.subject.worker, job.tools)])
     match fit.reading:
         case Query():
@@ -208,7 +208,7 @@ def _ask(clause: Clause, job: Job) -> str:
             return _search(clause, fit.tool, job)
 
 
-def _query(tool: ToolCard, query: Query, job: Job) -> str:
+def _query(tool: ToolCard, query: Query, job: WorkerTask) -> str:
     tables = job.call(tool.name, {"sql": query.sql}).of(Table)
     if not tables:
         raise RefusedError(f"{tool.name} returned no table")
@@ -220,7 +220,7 @@ def _query(tool: ToolCard, query: Query, job: Job) -> str:
     return table_in_words(tables[0], query.title) if rows else f"{query.title}: none on record."
 
 
-def _search(clause: Clause, tool: ToolCard, job: Job) -> str:
+def _search(clause: Clause, tool: ToolCard, job: WorkerTask) -> str:
     query = search_query(clause, tool, job.subject.worker)
     outcome = job.outcomes_of(tool.name, [{"query": query}])[0]
     if outcome.error and not outcome.error.startswith("nothing found"):
@@ -230,7 +230,7 @@ def _search(clause: Clause, tool: ToolCard, job: Job) -> str:
     return "\n".join(passage_in_words(passage) for passage in accepted)
 
 
-def _make_calls(clause: Clause, tool: ToolCard, calls: Calls, job: Job) -> str:
+def _make_calls(clause: Clause, tool: ToolCard, calls: Calls, job: WorkerTask) -> str:
     lines: list[str] = []
     for arguments, material in zip(calls, job.call_all(tool.name, calls), strict=True):
         title = tool.name.replace("_", " ").capitalize()
@@ -243,14 +243,14 @@ def _make_calls(clause: Clause, tool: ToolCard, calls: Calls, job: Job) -> str:
     return "\n".join(lines)
 
 
-def _draw(clause: Clause, job: Job) -> str:
+def _draw(clause: Clause, job: WorkerTask) -> str:
     tool = job.tool_of_kind("chart")
     if tool is None:
         raise RefusedError("there is no tool here that draws")
     return "\n".join(in_words(job.call(tool.name, chart_arguments(clause, job.material)), "Chart"))
 
 
-def _convert(clause: Clause, job: Job) -> str:
+def _convert(clause: Clause, job: WorkerTask) -> str:
     tool = rate_tool(job.tools)
     calculator = job.tool_of_kind("compute")
     if tool is None or calculator is None:
@@ -299,7 +299,7 @@ def read_keeping(clause: Clause) -> Keeping:
     return Keeping(tags=tags)
 
 
-def _keep(keeping: Keeping, job: Job, text: str) -> str:
+def _keep(keeping: Keeping, job: WorkerTask, text: str) -> str:
     """Keep a result, and say so."""
     content = text or "\n".join(job.material.texts)
     if job.tool(keeping.tool) is None or not content:
@@ -330,7 +330,7 @@ class _WorkerReplies(Struct):
     replies: list[_WorkerReply] = []
 
 
-def _ask_others(job: Job) -> str:
+def _ask_others(job: WorkerTask) -> str:
     """What others replied to a worker that has no tools of its own but may ask them; nothing for any other worker."""
     if job.tool(_ASK_OTHERS) is None or not only_remembers(job.tools):
         return ""

@@ -104,7 +104,7 @@ async def answer_run(tenant: Tenant, request: Request, run: str, body: AnswerBod
 
 
 async def answer_question(tenant: Tenant, run: str, body: AnswerBody, by: str) -> RunInfo:
-    """The same for whoever is called so."""
+    """The same, in the name of `by`."""
     _check_plan(body)
     result = msgspec.Raw(msgspec.json.encode(body.result))
 

@@ -212,7 +212,7 @@ class LatestHealth:
         if self._last is None or not 0 <= now - self._last.at < _FRESH:
             journal = self._tenant.journal
             rows = await journal.latest(before=LATEST, limit=MAX_RUNS)
-            held = {row.run for row in rows if row.held}
+            driven_now = {row.run for row in rows if row.held}
             runs: list[tuple[str, list[Entry]]] = []
             driven: set[str] = set()
             for name in (row.run for row in rows):
@@ -220,7 +220,7 @@ class LatestHealth:
                     entries = await journal.read(name)
                     runs.append((name, entries))
                     root = root_of(name, entries[0].event)
-                    if root in held or self._tenant.runs.is_running(root):
+                    if root in driven_now or self._tenant.runs.is_running(root):
                         driven.add(name)
             self._last = HealthReport(health(runs, now, driven=driven), len(runs), now)
         return self._last

@@ -109,11 +109,11 @@ class Session:
     async def _events(self, types: Sequence[str] | None, after: int) -> AsyncGenerator[bytes]:
         stop = ""
         sent_text: dict[str, str] = {}
-        seen = {message.id for message in self.log.messages[:after]}
+        sent_before = {message.id for message in self.log.messages[:after]}
         try:
             async with aclosing(self._output.read()) as items:
                 async for item in items:
-                    if item.id in seen:
+                    if item.id in sent_before:
                         continue
                     if isinstance(item, _TextPiece):
                         sent_text[item.id] = sent_text.get(item.id, "") + item.text

@@ -349,20 +349,20 @@ class Sessions:
 
         Another server may have taken them: the client sends them again when that one did not reply.
         """
-        found = await self.index.latest_run(lane)
-        if found is None:
+        latest = await self.index.latest_run(lane)
+        if latest is None:
             return ""
-        entries = await self._tenant.journal.read(found)
+        entries = await self._tenant.journal.read(latest)
         answers = [(place, entry.event) for place, entry in enumerate(entries) if type(entry.event) is ev.InputAnswered]
         if not answers:
             return ""
         place, answered = answers[-1]
-        approval = read_logs(found, entries[:place])[0].approval
+        approval = read_logs(latest, entries[:place])[0].approval
         if approval is None:
             return ""
         with suppress(Problem):  # they answer something else
             if self._tenant.redact(read_answer(approval, sent)) == structs.replace(answered, command=""):
-                return found
+                return latest
         return ""
 
     async def pending_approvals(self, agents: Sequence[str]) -> dict[str, LettaMessage | None]:
@@ -451,7 +451,7 @@ class Sessions:
     async def _try_to_withdraw(self, lane: str, run: str) -> None:
         try:
             await self._queue.withdraw(lane, run)
-        except StoreError as error:  # a run that has ended holds nobody up; one that waits is looked at by the next
+        except StoreError as error:  # a run that has ended holds nothing up; one that waits is looked at by the next
             logger.warning("run %s keeps its place in the queue: %s", run, error)
 
     async def _try_to_save(self, logs: Sequence[MessageLog]) -> None:
@@ -516,15 +516,15 @@ class Sessions:
 
         For servers of one store that do so from time to time: what another one left when it died goes on here.
         """
-        left: list[str] = []
+        abandoned: list[str] = []
         for row in sorted(await self._open_rows(), key=lambda row: row.number):
             if row.held or row.run in self._live:
                 continue
             log = await self.log_of(row.run)
             if log is not None and log.name == row.run and not log.over and not log.is_waiting:
-                left.append(row.run)
-        await self._resume_each(left)
-        return len(left)
+                abandoned.append(row.run)
+        await self._resume_each(abandoned)
+        return len(abandoned)
 
     async def _resume_each(self, runs: Sequence[str]) -> None:
         for run in runs:

@@ -625,8 +625,8 @@ async def _earlier_turns(tenant: Tenant, response: str) -> list[ChatTurn]:
         answer = answer_of(recorded)
     except Problem:
         return list(stored.turns)
-    said = [answer.text, *(describe_call(call.name, call.arguments) for call in answer.calls)]
-    return [*stored.turns, *(ChatTurn("assistant", text) for text in said if text)]
+    texts = [answer.text, *(describe_call(call.name, call.arguments) for call in answer.calls)]
+    return [*stored.turns, *(ChatTurn("assistant", text) for text in texts if text)]
 
 
 async def _stored(tenant: Tenant, response: str, param: str) -> tuple[RecordedRun, TeamRequest]:
