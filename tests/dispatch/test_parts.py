@@ -45,11 +45,11 @@ def test_runs_of_one_moment_are_spread_over_jobs_and_many_travel_together(count:
 
 
 def test_a_clock_that_differs_too_much_from_the_database_is_refused() -> None:
-    check_skew(database=1004.9, asked=1000.0, answered=1000.2)
-    check_skew(database=995.1, asked=1000.0, answered=1000.2)
+    check_skew(database=1004.9, sent_at=1000.0, answered=1000.2)
+    check_skew(database=995.1, sent_at=1000.0, answered=1000.2)
     for database in (1005.3, 994.9):
         with pytest.raises(Invalid, match=r"differ by 5\.1 s.*NTP"):
-            check_skew(database=database, asked=1000.0, answered=1000.2)
+            check_skew(database=database, sent_at=1000.0, answered=1000.2)
 
 
 # --- questions of one moment

@@ -1,7 +1,8 @@
 """Commands to runs: what one process asks of a run that another one drives.
 
 A command is an event that a client asks for (`Commanded`), kept in the store until the process that drives the run has
-carried it out or refused it. The event that it becomes has its id, so it is carried out once, whichever process dies in between.
+carried it out or refused it. The event that it becomes has its id, so it is carried out once, whichever process dies
+in between.
 """
 
 from collections.abc import Callable

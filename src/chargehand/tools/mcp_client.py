@@ -175,9 +175,9 @@ class McpServer(McpServerKeys, frozen=True):
 
     async def _link(self, pinned: PinnedServer) -> "McpLink":
         await asyncio.to_thread(_import_sdk)  # it takes a second, the first time
-        from chargehand.tools.mcp_session import Endpoint, McpLink  # noqa: PLC0415 - it needs an extra
+        from chargehand.tools.mcp_session import McpEndpoint, McpLink  # noqa: PLC0415 - it needs an extra
 
-        endpoint = Endpoint(
+        endpoint = McpEndpoint(
             name=self.name,
             identity=self.identity,
             env=self.env,

@@ -67,7 +67,7 @@ _RESTARTS = Breaking(consecutive=3, open=10.0)
 """A server that failed three times in a row is left alone for 10 s, then 20 …"""
 
 
-class Endpoint(Struct, frozen=True, kw_only=True):
+class McpEndpoint(Struct, frozen=True, kw_only=True):
     """A server as it is reached."""
 
     name: str
@@ -93,7 +93,7 @@ class ConnectionLost(ToolFailed):
 class McpLink:
     """The connection to a server for the runs of one executor. It is a context, and belongs to one event loop."""
 
-    def __init__(self, endpoint: Endpoint, pinned: PinnedServer) -> None:
+    def __init__(self, endpoint: McpEndpoint, pinned: PinnedServer) -> None:
         self._endpoint = endpoint
         self._pinned = pinned
         self._jobs = BareTaskGroup()
@@ -217,7 +217,7 @@ def describe_withheld(fact: ToolsWithheld) -> str:
 class McpSession(Struct, eq=False):
     """One connection. A task of its own holds it: contexts of the SDK must be left by the task that entered them."""
 
-    endpoint: Endpoint
+    endpoint: McpEndpoint
     pinned: PinnedServer
     job: asyncio.Task[None] | None = None
     problem: str = ""
