@@ -75,14 +75,16 @@ function TeamView({ team, health }: { team: Team; health: Health[] }): JSX.Eleme
       {shownTools.length > 0 && (
         <>
           <h3>Tools, as they were called</h3>
-          <table class="grid is-narrow">
-            <Heads words={["Tool"]} figures={["Calls", "Median", "95 of 100", "Errors"]} />
-            <tbody>
-              {shownTools.map((tool) => (
-                <tr><th scope="row" class="mono">{tool.name}</th><td class="is-number">{tool.attempts}</td><td class="is-number">{time(tool.median)}</td><td class="is-number">{time(tool.p95)}</td><td class="is-number">{share(tool)}</td></tr>
-              ))}
-            </tbody>
-          </table>
+          <div class="tx-scroll" tabIndex={0} role="group" aria-label="Tools">
+            <table class="grid is-narrow">
+              <Heads words={["Tool"]} figures={["Calls", "Median", "95 of 100", "Errors"]} />
+              <tbody>
+                {shownTools.map((tool) => (
+                  <tr><th scope="row" class="mono">{tool.name}</th><td class="is-number">{tool.attempts}</td><td class="is-number">{time(tool.median)}</td><td class="is-number">{time(tool.p95)}</td><td class="is-number">{share(tool)}</td></tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
         </>
       )}
       <TryOut team={team.name} />

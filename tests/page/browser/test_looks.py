@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.page.browser.conftest import NARROW, TIMEOUT, WIDE, Visitor, inspector, settled
 from tests.page.web_tools import WEB, install_packages
@@ -51,6 +51,21 @@ def test_no_view_is_wider_than_its_screen(visitor: Visitor, ended_run: str, wait
                 page.goto(visitor.shop.url + path)
                 expect(page.locator("h1").first).not_to_have_text("…")
                 assert not is_wider_than_the_screen(page), (path, size)
+
+
+def test_slow_tools_with_many_calls_do_not_make_the_page_wider(visitor: Visitor, ended_run: str) -> None:
+    def slow(route: Route) -> None:
+        response = route.fetch()
+        health = response.json()
+        for each in health["workers"]:
+            each |= {"attempts": 1_234_567, "median": 3599.9, "p95": 86_399.9}
+        route.fulfill(response=response, json=health)
+
+    with visitor.visit(size=NARROW) as page:
+        page.route("**/api/health/workers", slow)
+        page.goto(f"{visitor.shop.url}/teams")
+        expect(page.get_by_role("group", name="Tools")).to_contain_text("1234567")
+        assert not is_wider_than_the_screen(page)
 
 
 def test_a_tablet_has_all_of_it_below_each_other(visitor: Visitor, ended_run: str) -> None:
