@@ -5,8 +5,9 @@ import gc
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -47,6 +48,23 @@ async def begin(journal: Journal, run: str, count: int = 1) -> Lease:
     return lease
 
 
+Answer = TypeVar("Answer")
+
+
+async def outcomes_at_once(calls: Iterable[Coroutine[Any, Any, Answer]]) -> list[Answer | Exception]:
+    """What each of the calls of one moment returns or raises."""
+
+    async def outcome(call: Coroutine[Any, Any, Answer]) -> Answer | Exception:
+        try:
+            return await call
+        except Exception as error:  # noqa: BLE001 - it is the outcome
+            return error
+
+    async with asyncio.TaskGroup() as jobs:
+        tasks = [jobs.create_task(outcome(call)) for call in calls]
+    return [task.result() for task in tasks]
+
+
 # --- appends
 
 
@@ -59,6 +77,42 @@ async def test_all_that_waits_goes_with_one_commit(postgres_store: str) -> None:
         ((commits,),) = await ask(postgres_store, "SELECT count(DISTINCT xmin::text) FROM entries")
         assert commits <= 5
         assert len(await journal.runs()) == 100
+
+
+async def test_runs_of_one_moment_are_created_claimed_and_read_together(postgres_store: str) -> None:
+    commits = "SELECT count(DISTINCT xmin::text) FROM runs"
+    async with opened_journal(postgres_store) as journal:
+        names = [f"r{number}" for number in range(100)]
+        await outcomes_at_once(journal.create(name, [noted(1, name), noted(2)]) for name in names)
+        assert (await ask(postgres_store, commits))[0][0] <= 10
+        leases = await outcomes_at_once(journal.claim(name) for name in names)
+        assert [(lease.run, lease.epoch, lease.seq) for lease in leases if isinstance(lease, Lease)] == [
+            (name, 1, 2) for name in names
+        ]
+        assert (await ask(postgres_store, commits))[0][0] <= 10
+        whole = await outcomes_at_once(journal.read(name) for name in names)
+        assert whole == [[noted(1, name), noted(2)] for name in names]
+        parts = await outcomes_at_once(journal.read("r1", after=after) for after in (0, 1, 2))
+        assert parts == [[noted(1, "r1"), noted(2)], [noted(2)], []]
+        rows = await outcomes_at_once(journal.row(name) for name in names)
+        assert [row.run for row in rows if not isinstance(row, Exception)] == names
+
+
+async def test_what_does_not_fit_in_a_moment_fails_alone(postgres_store: str) -> None:
+    async with opened_journal(postgres_store) as journal:
+        same, other = [noted(1, "same")], [noted(1, "other")]
+        new = (("a", same), ("a", same), ("b", same), ("b", other))
+        created = await outcomes_at_once(journal.create(run, first) for run, first in new)
+        assert created[:3] == [None, None, None]
+        assert isinstance(created[3], Refused)
+        assert await journal.read("b") == same
+        claims = await outcomes_at_once(journal.claim(run) for run in ("a", "a", "none", "b"))
+        assert [type(claim) for claim in claims] == [Lease, RunBusy, RunUnknown, Lease]
+        thefts = await outcomes_at_once(journal.claim("a", steal=True) for _ in range(3))
+        assert [lease.epoch for lease in thefts if isinstance(lease, Lease)] == [2, 3, 4]
+        reads = await outcomes_at_once(journal.read(run) for run in ("a", "none"))
+        assert reads[0] == same
+        assert isinstance(reads[1], RunUnknown)
 
 
 async def test_an_append_that_does_not_fit_does_not_fail_its_mates(postgres_store: str) -> None:

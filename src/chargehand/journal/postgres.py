@@ -9,9 +9,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec import Struct
+
 from chargehand.engine.events import Entry, RunEnded, RunRequested
 from chargehand.engine.policy import Instant
-from chargehand.errors import Corrupt, Fenced, Refused, RunUnknown, StoreError
+from chargehand.errors import ChargehandError, Corrupt, Fenced, Refused, RunUnknown, StoreError
 from chargehand.journal.codec import encode
 from chargehand.journal.postgres_commands import PostgresCommands
 from chargehand.journal.postgres_jobs import PostgresJobs
@@ -37,10 +39,13 @@ from chargehand.journal.stored_entry import StoredEntry, stored_entry, verified
 from chargehand.postgres.client_thread import client_thread
 from chargehand.postgres.database import PostgresDatabase, open_database
 from chargehand.postgres.driver import Connection, Row
+from chargehand.postgres.grouped import GroupedCalls
 from chargehand.sqlite.connection import Durability, Examined
 from chargehand.store_url import PostgresUrl
 
 _Outcome = TypeVar("_Outcome")
+_READERS = 4
+"""Statements that read entries, or look runs up, at once."""
 _DECODED_INLINE = 200
 """Up to so many entries are decoded in the event loop, more in a thread."""
 _BATCH = 100
@@ -51,26 +56,40 @@ _BEGIN = """
 """
 _CREATE = """
     WITH created AS (
-        INSERT INTO runs (run, epoch, seq, queue) VALUES ($1, 0, $2, $3) ON CONFLICT DO NOTHING RETURNING number
+        INSERT INTO runs (run, epoch, seq, queue)
+        SELECT new.run, 0, new.seq, new.queue FROM unnest($1::text[], $2::bigint[], $3::text[]) AS new (run, seq, queue)
+        ON CONFLICT DO NOTHING RETURNING number, run
     ), written AS (
         INSERT INTO entries (run, seq, at, epoch, type, version, body, crc)
-        SELECT created.number, entry.* FROM created, unnest(
-            $4::bigint[], $5::float8[], $6::bigint[], $7::text[], $8::int[], $9::bytea[], $10::bigint[]
-        ) AS entry
+        SELECT created.number, entry.seq, entry.at, entry.epoch, entry.type, entry.version, entry.body, entry.crc
+        FROM unnest(
+            $4::text[], $5::bigint[], $6::float8[], $7::bigint[], $8::text[], $9::int[], $10::bytea[], $11::bigint[]
+        ) AS entry (run, seq, at, epoch, type, version, body, crc) JOIN created ON created.run = entry.run
     )
-    SELECT number FROM created
+    SELECT run FROM created
+"""
+# in a statement of its own: one that waits for a lock would show owners as they were before it waited
+_LOCK_RUNS = """
+    SELECT number FROM runs WHERE tenant = current_tenant() AND run = ANY ($1::text[]) ORDER BY number FOR UPDATE
 """
 _CLAIM_STATUS = f"""
-    SELECT runs.number, runs.epoch, runs.seq, runs.holder, owners.pid, owners.host FROM runs
+    SELECT runs.run, runs.number, runs.epoch, runs.seq, runs.holder, owners.pid, owners.host FROM runs
     LEFT JOIN owners ON owners.number = runs.owner AND owners.number IN ({LIVING})
-    WHERE runs.tenant = current_tenant() AND runs.run = $1 FOR UPDATE OF runs
+    WHERE runs.tenant = current_tenant() AND runs.run = ANY ($1::text[])
 """  # noqa: S608 - of our own words
-_CLAIM = "UPDATE runs SET epoch = epoch + 1, holder = $2, owner = $3 WHERE number = $1 RETURNING epoch, seq"
+_CLAIM = """
+    UPDATE runs SET epoch = epoch + 1, holder = claim.holder, owner = $3
+    FROM unnest($1::bigint[], $2::text[]) AS claim (number, holder) WHERE runs.number = claim.number
+    RETURNING runs.run, runs.number, runs.epoch, runs.seq
+"""
 _RELEASE = "UPDATE runs SET holder = NULL, owner = NULL WHERE number = $1 AND run = $2 AND epoch = $3"
-_FIND = "SELECT number, seq FROM runs WHERE tenant = current_tenant() AND run = $1 AND seq > 0"
-_ENTRIES_AFTER = """
-    SELECT seq, at, epoch, type, version, body, '', crc FROM entries WHERE run = $1 AND seq > $2 AND seq <= $3
-    ORDER BY seq
+# of one snapshot, so all entries up to the number of the last one are there
+_READ = """
+    SELECT wanted.place, runs.seq, entries.seq, at, entries.epoch, type, version, body, '', crc
+    FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS wanted (run, after, place)
+    JOIN runs ON runs.tenant = current_tenant() AND runs.run = wanted.run AND runs.seq > 0
+    LEFT JOIN entries ON entries.run = runs.number AND entries.seq > wanted.after AND entries.seq <= runs.seq
+    ORDER BY wanted.place, entries.seq
 """
 _FIRST_ENTRIES = """
     SELECT entries.seq, at, entries.epoch, type, version, body, '', crc FROM entries
@@ -118,6 +137,10 @@ class PostgresJournal:
         self.commands = PostgresCommands(database, self._listener)
         self.jobs = PostgresJobs(database)
         self.words = PostgresWords(database, self._listener)
+        self._creating = GroupedCalls(self._create_all)
+        self._claiming = GroupedCalls(self._claim_all)
+        self._reading = GroupedCalls(self._read_all, lanes=_READERS)
+        self._looking_up = GroupedCalls(self._look_up_all, lanes=_READERS)
         self._unanswered: dict[str, str] = {}
         self._closed = False
 
@@ -143,11 +166,9 @@ class PostgresJournal:
         self._need_writer()
         unheld = Lease(run=run, epoch=0, seq=0)
         rows = [stored_entry(unheld, entry, encode(entry.event)) for entry in entries]
-        seq, at, epoch, kind, version, body, _, crc = zip(*rows, strict=True)
         first = entries[0].event
         queue = first.queue if isinstance(first, RunRequested) else ""
-        columns = (seq, at, epoch, kind, version, body, crc)
-        if await self._database.fetch(_CREATE, run, len(rows), queue, *columns):
+        if await self._creating.submit(_NewRun(run, queue, rows)):
             return
         stored = await self._database.fetch(_FIRST_ENTRIES, run, len(rows))
         if [tuple(row) for row in stored] == rows:  # created before, and only the reply was lost
@@ -155,6 +176,17 @@ class PostgresJournal:
         lease = await self.claim(run, new=True)  # only a claim that wrote nothing may be in the way
         await self.append(lease, entries)
         await self.release(lease)
+
+    async def _create_all(self, news: Sequence["_NewRun"]) -> list[bool]:
+        """Which of them are created now."""
+        by_name = {new.run: new for new in reversed(news)}
+        unique = [by_name[run] for run in sorted(by_name)]
+        runs = ([new.run for new in unique], [len(new.rows) for new in unique], [new.queue for new in unique])
+        rows = [(new.run, *row) for new in unique for row in new.rows]
+        run, seq, at, epoch, kind, version, body, _, crc = zip(*rows, strict=True)
+        created = await self._database.fetch(_CREATE, *runs, run, seq, at, epoch, kind, version, body, crc)
+        names = {row[0] for row in created}
+        return [new.run in names and by_name[new.run] is new for new in news]
 
     async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         check_name(run)
@@ -166,14 +198,25 @@ class PostgresJournal:
                 if begun:
                     return Lease(run=run, epoch=1, seq=0, number=begun[0][0])
 
-            async def take(connection: Connection) -> Lease:
-                return await _claim_existing(connection, run, holder, owner, new=new, steal=steal)
-
-            return await self._database.write(take, idempotent=True)
+            return await self._claiming.submit(_Claim(run, holder, new=new, steal=steal))
         except (StoreError, asyncio.CancelledError):
             # the claim may have been committed: the next one uses the same holder, so it is recognised
             self._unanswered[run] = holder
             raise
+
+    async def _claim_all(self, claims: Sequence["_Claim"]) -> list[Lease | Exception]:
+        owner = self._need_writer().owner
+        by_run = {claim.run: claim for claim in reversed(claims)}
+        first = list(by_run.values())
+
+        async def take(connection: Connection) -> dict[str, Lease | Exception]:
+            return await _claim_existing(connection, first, owner)
+
+        leases = await self._database.write(take, idempotent=True)
+        # a second claim of the same run comes after the first
+        return [
+            leases[claim.run] if by_run[claim.run] is claim else (await self._claim_all([claim]))[0] for claim in claims
+        ]
 
     async def append(self, lease: Lease, entries: Sequence[Entry]) -> None:
         if not entries:
@@ -207,29 +250,32 @@ class PostgresJournal:
         self._check_open()
         start = max(after, 0)
 
-        async def work(connection: Connection) -> tuple[int, list[Row]]:
-            row = await connection.fetchrow(_FIND, run)
-            if row is None:
-                raise RunUnknown(run)
-            number, last = row
-            # entries up to this number were committed with it, so they are all there
-            return last, await connection.fetch(_ENTRIES_AFTER, number, start, last)
-
-        last, rows = await self._database.use(work)
+        stored = await self._reading.submit((run, start))
+        if not stored:
+            raise RunUnknown(run)
+        last = stored[0][1]
+        rows = [row[2:] for row in stored if row[2] is not None]
         if len(rows) > _DECODED_INLINE:
-            readable = await asyncio.to_thread(_decode, run, start, last, rows)
-        else:
-            readable = _decode(run, start, last, rows)
-        if readable.damage is not None and not await self._database.fetch(_FIND, run):
-            raise RunUnknown(run)  # it was deleted meanwhile
-        return readable
+            return await asyncio.to_thread(_decode, run, start, last, rows)
+        return _decode(run, start, last, rows)
+
+    async def _read_all(self, wanted: Sequence[tuple[str, int]]) -> list[list[Row]]:
+        rows: list[Row] = await self._database.fetch(_READ, [run for run, _ in wanted], [after for _, after in wanted])
+        by_place: list[list[Row]] = [[] for _ in wanted]
+        for row in rows:
+            place: int = row[0]
+            by_place[place - 1].append(row)
+        return by_place
 
     async def row(self, run: str) -> RunRow:
         check_name(run)
-        rows = await self._rows("AND runs.run = $1", run)
-        if not rows:
-            raise RunUnknown(run)
-        return rows[0]
+        self._check_open()
+        return _run_row(await self._looking_up.submit(run))
+
+    async def _look_up_all(self, runs: Sequence[str]) -> list[Row | Exception]:
+        rows = await self._database.fetch(_ROWS + "AND runs.run = ANY ($1::text[])", runs)
+        by_name = {row[1]: row for row in rows}
+        return [by_name[run] if run in by_name else RunUnknown(run) for run in runs]
 
     async def runs(self) -> list[RunRow]:
         return await self._rows("ORDER BY runs.run")
@@ -298,22 +344,59 @@ class PostgresJournal:
         return self._writer
 
 
-async def _claim_existing(
-    connection: Connection, run: str, holder: str, owner: int, *, new: bool, steal: bool
-) -> Lease:
-    """Claim an existing run, where `check_claim` allows it."""
-    row = await connection.fetchrow(_CLAIM_STATUS, run)
+class _NewRun(Struct, frozen=True, eq=False):
+    """A run to create, with its first entries."""
+
+    run: str
+    queue: str
+    rows: Sequence[StoredEntry]
+
+
+class _Claim(Struct, frozen=True, eq=False):
+    """A claim of a run that exists, or may exist."""
+
+    run: str
+    holder: str
+    """Marks it, so that it is recognised if its reply was lost."""
+    new: bool
+    steal: bool
+
+
+async def _claim_existing(connection: Connection, claims: Sequence[_Claim], owner: int) -> dict[str, Lease | Exception]:
+    """Claim runs where `check_claim` allows it; what it raises for the others."""
+    runs = [claim.run for claim in claims]
+    await connection.fetch(_LOCK_RUNS, runs)
+    rows = {row[0]: row for row in await connection.fetch(_CLAIM_STATUS, runs)}
+    answers: dict[str, Lease | Exception] = {}
+    allowed: list[tuple[int, str]] = []
+    for claim in claims:
+        try:
+            lease = _held_already(claim, rows.get(claim.run))
+        except ChargehandError as error:
+            answers[claim.run] = error
+        else:
+            if lease is None:
+                allowed.append((rows[claim.run][1], claim.holder))
+            else:
+                answers[claim.run] = lease
+    numbers = [number for number, _ in allowed]
+    claimed = await connection.fetch(_CLAIM, numbers, [holder for _, holder in allowed], owner) if allowed else ()
+    for run, number, epoch, seq in claimed:
+        answers[run] = Lease(run=run, epoch=epoch, seq=seq, number=number)
+    return answers
+
+
+def _held_already(claim: _Claim, row: Row | None) -> Lease | None:
+    """The lease of a claim that was committed before, and only its reply was lost; None: it may claim the run."""
     if row is None:
-        if new:  # it was deleted a moment ago
-            raise Refused(f"run {run!r} is being deleted just now; try again")
-        raise RunUnknown(run)
-    number, epoch, seq, present, pid, host = row
-    if present != holder:  # equal: this claim was committed before, and only its reply was lost
-        check_claim(run, seq=seq, process=pid or 0, new=new, steal=steal, host=host or "")
-        claimed = await connection.fetchrow(_CLAIM, number, holder, owner)
-        assert claimed is not None, "its row is locked"
-        epoch, seq = claimed
-    return Lease(run=run, epoch=epoch, seq=seq, number=number)
+        if claim.new:  # it was deleted a moment ago
+            raise Refused(f"run {claim.run!r} is being deleted just now; try again")
+        raise RunUnknown(claim.run)
+    run, number, epoch, seq, holder, pid, host = row
+    if holder == claim.holder:
+        return Lease(run=run, epoch=epoch, seq=seq, number=number)
+    check_claim(run, seq=seq, process=pid or 0, new=claim.new, steal=claim.steal, host=host or "")
+    return None
 
 
 def _decode(run: str, after: int, last: int, rows: Iterable[Row]) -> Readable:

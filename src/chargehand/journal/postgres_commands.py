@@ -13,7 +13,8 @@ from chargehand.journal.postgres_listener import Followers, PostgresListener
 from chargehand.journal.postgres_writer import LIVING, run_digest
 from chargehand.journal.protocol import check_name
 from chargehand.postgres.database import PostgresDatabase
-from chargehand.postgres.driver import Connection
+from chargehand.postgres.driver import Connection, Row
+from chargehand.postgres.grouped import GroupedCalls
 
 COMMAND_CHANNEL = "chargehand_commands"
 _KEPT = "1 day"
@@ -32,8 +33,9 @@ _SEND = f"""
     SELECT pg_notify($6, $7) FROM target
 """  # noqa: S608 - of our own words
 _OPEN = """
-    SELECT id, type, version, body FROM commands JOIN runs ON runs.number = commands.run
-    WHERE runs.tenant = current_tenant() AND runs.run = $1 AND settled IS NULL ORDER BY commands.number
+    SELECT runs.run, id, type, version, body FROM commands JOIN runs ON runs.number = commands.run
+    WHERE commands.tenant = current_tenant() AND settled IS NULL AND runs.run = ANY ($1::text[])
+    ORDER BY commands.number
 """
 _OPEN_RUNS = """
     SELECT DISTINCT runs.run FROM commands JOIN runs ON runs.number = commands.run
@@ -57,6 +59,7 @@ class PostgresCommands:
     def __init__(self, database: PostgresDatabase, listener: PostgresListener) -> None:
         self._database = database
         self._listener = listener
+        self._opening = GroupedCalls(self._open_all)
         self._receivers = Followers()
         self._senders = Followers()
         self.name = COMMAND_CHANNEL
@@ -76,10 +79,17 @@ class PostgresCommands:
         return str(command)
 
     async def open(self, run: str) -> list[Command]:
-        rows = await self._database.fetch(_OPEN, run)
+        rows = await self._opening.submit(run)
         return [
-            Command(str(command), decode(kind, version, body, run=run, seq=0)) for command, kind, version, body in rows
+            Command(str(command), decode(kind, version, body, run=run, seq=0))
+            for _, command, kind, version, body in rows
         ]
+
+    async def _open_all(self, runs: Sequence[str]) -> list[list[Row]]:
+        by_run: dict[str, list[Row]] = {run: [] for run in runs}
+        for row in await self._database.fetch(_OPEN, list(by_run)):
+            by_run[row[0]].append(row)
+        return [by_run[run] for run in runs]
 
     async def settle(self, command: str, refusal: CommandRefusal | None = None) -> None:
         body = None if refusal is None else msgspec.json.encode(refusal)

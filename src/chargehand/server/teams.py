@@ -198,6 +198,7 @@ class Teams:
         self._served: dict[_Kind, ServedTeam] = {}
         self._outer_requests: dict[str, ev.RunRequested] = {}
         """Of runs that runs driven here are inside of: many may be inside one."""
+        self._outer_lock = asyncio.Lock()
         self._lock = asyncio.Lock()
         settings = tenant.settings
         self.teams: dict[str, Team] = {}
@@ -281,7 +282,8 @@ class Teams:
         """
         if len(self._outer_requests) > _MAX_OUTER_REQUESTS:
             self._outer_requests.clear()
-        requests = await requests_around(self._tenant.journal, requested, self._outer_requests)
+        async with self._outer_lock:  # runs of one moment are mostly inside the same ones
+            requests = await requests_around(self._tenant.journal, requested, self._outer_requests)
         for number, request in enumerate(requests, 1):
             if request.team in self.teams:
                 served = await self.of(request.team, request.budget)
