@@ -81,6 +81,7 @@ from chargehand.store_url import PostgresUrl, StoreUrl
 
 if TYPE_CHECKING:
     from chargehand.agents.schedules import Schedule
+    from chargehand.agents.webhooks import Webhook
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +104,8 @@ class Team:
     """Requests that suit the team; those of its team file."""
     schedules: "tuple[Schedule, ...]" = ()
     """Requests that a server makes at certain times; those of its team file."""
+    webhooks: "tuple[Webhook, ...]" = ()
+    """Addresses that a server tells of its runs; those of its team file."""
     call_cap: CallCap | None = None
     _price: Price | None = None
     _memory: MemoryJournal | None = None

@@ -1,4 +1,4 @@
-"""`chargehand runs`: list, show, export, cancel and prune the runs of a journal; back it up and restore it."""
+"""`chargehand runs`: list, show, export, cancel and prune the runs of a journal; its webhooks; backups."""
 
 import asyncio
 import sys
@@ -39,6 +39,7 @@ from chargehand.errors import Corrupt, Invalid, Refused, RunBusy
 from chargehand.journal.protocol import Readable, RunRow
 from chargehand.journal.store import (
     back_up,
+    list_deliveries,
     list_inside,
     list_runs,
     opened_journal,
@@ -318,6 +319,30 @@ def _has_ended(row: RunRow) -> bool:
     return not row.damage and row.ended is not None and row.ended.ending != "needs_input"
 
 
+def _webhooks(options: Namespace, console: Console) -> int:
+    """What is owed to webhooks, and what was given up."""
+    deliveries = list_deliveries(options.journal)
+    if options.json:
+        console.json([structs.asdict(delivery) for delivery in deliveries])
+        return 0
+    late = [delivery for delivery in deliveries if delivery.tries]
+    rows = [
+        (
+            delivery.run,
+            delivery.webhook,
+            "given up" if delivery.given_up else "late",
+            str(delivery.tries),
+            delivery.error,
+        )
+        for delivery in late
+    ]
+    tones: list[Tone] = ["bad" if delivery.given_up else "warn" for delivery in late]
+    if rows:
+        print_table(console, ("RUN", "WEBHOOK", "STATE", "TRIES", "ERROR"), rows, tones, right=("TRIES",))
+    console.line(f"{len(deliveries) - len(late)} webhooks wait for events of their runs, {len(late)} could not be told")
+    return 0
+
+
 def _backup(options: Namespace, console: Console) -> int:
     """Copy a journal and its large results, as of one moment."""
     copied = back_up(options.journal, options.file)
@@ -367,6 +392,7 @@ _VERBS = {
         },
         _prune,
     ),
+    "webhooks": Verb("what webhooks could not be told of", _JSON, _webhooks),
     "backup": Verb(
         "copy a journal, as of one moment; safe while a server runs",
         {"file": {"metavar": "FILE", "type": Path, "help": "the copy, which must not exist yet"}},

@@ -37,6 +37,7 @@ from chargehand.tools.mcp_client import McpServer
 
 if TYPE_CHECKING:
     from chargehand.agents.schedules import Schedule
+    from chargehand.agents.webhooks import Webhook
 
 _SECONDS = 300.0
 _MAX_TEAMS = 100  # files nested in one, all levels together: they may name each other many times
@@ -197,6 +198,7 @@ def build_team(build: TeamBuild) -> Team | None:
         )
         team.examples = build.shape.examples
         team.schedules = _make_schedules(build)
+        team.webhooks = _make_webhooks(build)
         return team
     return None
 
@@ -213,6 +215,20 @@ def _make_schedules(build: TeamBuild) -> "tuple[Schedule, ...]":
             schedule.check()
             schedules.append(schedule)
     return tuple(schedules)
+
+
+def _make_webhooks(build: TeamBuild) -> "tuple[Webhook, ...]":
+    if not build.shape.webhooks:
+        return ()
+    from chargehand.agents.webhooks import Webhook  # noqa: PLC0415 - few teams have any
+
+    webhooks: list[Webhook] = []
+    for name, shape in build.shape.webhooks.items():
+        webhook = Webhook(name, url=shape.url, secret_env=shape.secret_env, events=shape.events)
+        with build.at("webhooks", name):
+            webhook.check()
+            webhooks.append(webhook)
+    return tuple(webhooks)
 
 
 def named_models(build: TeamBuild) -> list[tuple[Path, str]]:

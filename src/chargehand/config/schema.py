@@ -25,6 +25,7 @@ from chargehand.agents.roles import (
     WorkerKeys,
 )
 from chargehand.agents.strategies import StrategyName, StrategyShape
+from chargehand.agents.webhooks import USUAL_EVENTS, WebhookEvent
 from chargehand.engine.declared import parse_duration, parse_timeout, show_value, written_as
 from chargehand.engine.plan import Combine
 from chargehand.engine.policy import PolicyKeys
@@ -417,6 +418,17 @@ class ScheduleShape(FileShape, frozen=True):
     """Where it is that time, such as `Europe/Berlin`."""
 
 
+class WebhookShape(FileShape, frozen=True):
+    """An address that a server tells of the runs of the team."""
+
+    url: Text
+    """Where events are sent, such as `https://example.com/hooks`."""
+    secret_env: Text
+    """The environment variable with the secret that signs what is sent: `whsec_` and base64."""
+    events: tuple[WebhookEvent, ...] = USUAL_EVENTS
+    """What is sent: `run.started`, `run.needs_input`, `run.ended`."""
+
+
 class TeamShape(FileShape, frozen=True):
     """A whole team file."""
 
@@ -462,6 +474,8 @@ class TeamShape(FileShape, frozen=True):
     """By name: what results must pass."""
     schedules: dict[str, ScheduleShape] = {}
     """By name: requests that `chargehand serve` makes at certain times."""
+    webhooks: dict[str, WebhookShape] = {}
+    """By name: addresses that `chargehand serve` tells of the team's runs."""
 
 
 SOURCES = ToolSources.__struct_fields__

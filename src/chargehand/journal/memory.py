@@ -75,6 +75,10 @@ class MemoryJournal:
         return None
 
     @property
+    def deliveries(self) -> None:
+        return None
+
+    @property
     def trouble(self) -> str:
         return ""
 

@@ -15,7 +15,9 @@ from chargehand.engine.events import Entry, RunEnded, RunRequested
 from chargehand.engine.policy import Instant
 from chargehand.errors import ChargehandError, Corrupt, Fenced, Refused, RunUnknown, StoreError
 from chargehand.journal.codec import encode
+from chargehand.journal.deliveries import Delivery
 from chargehand.journal.postgres_commands import PostgresCommands
+from chargehand.journal.postgres_deliveries import PostgresDeliveries
 from chargehand.journal.postgres_jobs import PostgresJobs
 from chargehand.journal.postgres_listener import PostgresListener
 from chargehand.journal.postgres_notices import PostgresNotices
@@ -105,7 +107,10 @@ _ROWS = f"""
     LEFT JOIN entries AS last ON last.run = runs.number AND last.seq = runs.seq
     WHERE runs.tenant = current_tenant() AND runs.seq > 0
 """  # noqa: S608 - of our own words
-_HAS_OPEN = "SELECT EXISTS (SELECT FROM runs WHERE tenant = current_tenant() AND NOT ended AND seq > 0)"
+_HAS_OPEN = """
+    SELECT EXISTS (SELECT FROM runs WHERE tenant = current_tenant() AND NOT ended AND seq > 0)
+        OR EXISTS (SELECT FROM deliveries WHERE tenant = current_tenant() AND NOT given_up)
+"""
 _NAMES = """
     SELECT run FROM runs WHERE tenant = current_tenant() AND run >= $1 AND starts_with(run, $1) AND seq > 0
     ORDER BY number DESC
@@ -136,6 +141,7 @@ class PostgresJournal:
         self.notices = PostgresNotices(self._listener, lambda process: writer is not None and process == writer.process)
         self.commands = PostgresCommands(database, self._listener)
         self.jobs = PostgresJobs(database)
+        self.deliveries = PostgresDeliveries(database)
         self.words = PostgresWords(database, self._listener)
         self._creating = GroupedCalls(self._create_all)
         self._claiming = GroupedCalls(self._claim_all)
@@ -440,7 +446,7 @@ def _verify_end(run: str, seq: int, row: Row) -> Entry:
 
 
 async def tenants_with_open_runs(url: PostgresUrl) -> list[str]:
-    """The names of the tenants of a database that have runs that have not ended."""
+    """The names of the tenants of a database that have runs that have not ended, or webhooks to call."""
     database = await open_database(url)
 
     async def work(connection: Connection) -> list[str]:
@@ -487,6 +493,9 @@ class PostgresJournalStore:
 
     def runs(self) -> list[RunRow]:
         return self._with_reader(lambda journal: journal.runs())
+
+    def deliveries(self) -> list[Delivery]:
+        return self._with_reader(lambda journal: journal.deliveries.list())
 
     def prune(self, runs: Sequence[str]) -> Pruned:
         return self._with_reader(lambda journal: journal.prune(runs))

@@ -13,6 +13,7 @@ from chargehand.engine.events import Entry, RunEnded, RunRequested
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import Corrupt, Fenced, Invalid, Refused, RunBusy, RunUnknown
 from chargehand.journal.commands import Commands
+from chargehand.journal.deliveries import Deliveries, Delivery
 from chargehand.journal.words import Words
 
 if TYPE_CHECKING:
@@ -269,6 +270,11 @@ class Journal(Protocol):
         ...
 
     @property
+    def deliveries(self) -> Deliveries | None:
+        """What is owed to webhooks; None if this journal ends with its process."""
+        ...
+
+    @property
     def trouble(self) -> str:
         """Why nothing can be written at the moment; empty when all is well."""
         ...
@@ -371,6 +377,10 @@ class JournalProxy:
         return self._journal.words
 
     @property
+    def deliveries(self) -> Deliveries | None:
+        return self._journal.deliveries
+
+    @property
     def trouble(self) -> str:
         return self._journal.trouble
 
@@ -458,6 +468,10 @@ class JournalStore(Protocol):
         ...
 
     def inside(self, run: str) -> list[str]: ...
+
+    def deliveries(self) -> list[Delivery]:
+        """What is owed to webhooks, and what was given up."""
+        ...
 
     def examine(self) -> "Examined":
         """What is wrong with a journal that is there. Takes a few seconds at most."""

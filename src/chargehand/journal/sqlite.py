@@ -22,6 +22,7 @@ from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import Corrupt, Fenced, Refused, RunUnknown, StoreError, StoreUnavailable
 from chargehand.journal import rows
 from chargehand.journal.codec import encode
+from chargehand.journal.deliveries import Delivery, SqliteDeliveries, list_deliveries
 from chargehand.journal.ownership import Clock, Owner, is_locked, locks_of
 from chargehand.journal.protocol import (
     BackedUp,
@@ -151,6 +152,7 @@ class SqliteJournal:
         self._database = file.database
         self._owner = file.owner
         self._blobs = file.blobs
+        self.deliveries = SqliteDeliveries(file.database)
         self._unanswered: dict[str, str] = {}
         self._closed = False
 
@@ -343,6 +345,10 @@ class SqliteFile:
     def inside(self, run: str) -> list[str]:
         with self._reading() as connection:
             return read_at_once(connection, lambda db: rows.inside(db, run))
+
+    def deliveries(self) -> list[Delivery]:
+        with self._reading() as connection:
+            return read_at_once(connection, list_deliveries)
 
     def _list(self, connection: sqlite3.Connection) -> list[RunRow]:
         return rows.Listing(connection, self._blobs, locks_of(self._path)).runs()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chargehand.engine.events import Entry
+from chargehand.journal.deliveries import Delivery
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import BackedUp, Journal, JournalStore, Pruned, Readable, RunRow
 from chargehand.store_url import MEMORY, PostgresUrl, StoreUrl, parse_store_url
@@ -92,6 +93,11 @@ def list_runs(url: StoreUrl) -> list[RunRow]:
 def list_open_runs(url: StoreUrl) -> list[RunRow]:
     """The runs that have not ended, the latest first."""
     return [row for row in list_runs(url) if row.ended is None and not row.damage]
+
+
+def list_deliveries(url: StoreUrl) -> list[Delivery]:
+    """What is owed to webhooks, and what was given up, by run."""
+    return journal_store(url).deliveries()
 
 
 def examine_journal(url: StoreUrl) -> "Examined":

@@ -50,6 +50,7 @@ from chargehand.server.settings import FIRST, ServerSettings, check
 from chargehand.server.teams import CALLER_TRACE, Teams
 from chargehand.server.tenant_runs import closing
 from chargehand.server.tenants import Tenant, Tenants
+from chargehand.server.webhooks import start_webhooks
 from chargehand.server.wire import Problem, reply
 
 
@@ -77,7 +78,7 @@ class Application:
         self._driver: JobDriver | None = None
         self._on_reload = on_reload
         self._keys = Keyring(settings)
-        on_open = recover if work is None else None
+        on_open = _open_server_tenant if work is None else start_webhooks
         self.tenants = Tenants(settings, lookup, on_open, listeners=listeners)
         self._added = tuple(apis)
         served = all_apis(self.tenants, self._added) if work is None else Apis([index_api()], self.tenants)
@@ -120,6 +121,11 @@ class Application:
         if self._driver is not None:
             await self._driver.drain(grace)
         await self.tenants.drain(grace)
+
+
+async def _open_server_tenant(tenant: Tenant) -> None:
+    await start_webhooks(tenant)
+    await recover(tenant)
 
 
 class MeasuredApp:

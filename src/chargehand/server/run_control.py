@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from msgspec import Struct, structs
 
@@ -16,7 +17,7 @@ from chargehand.engine.fold import replay
 from chargehand.engine.policy import Seconds
 from chargehand.engine.state import RunState
 from chargehand.errors import ChargehandError, Refused, RunBusy
-from chargehand.journal.store import list_open_runs
+from chargehand.journal.store import list_deliveries, list_open_runs
 from chargehand.runtime.commands import send_command
 from chargehand.runtime.dispatch_port import Dispatcher
 from chargehand.runtime.runner import Outcome
@@ -262,13 +263,18 @@ async def _try(tenant: Tenant, work: Awaitable[object]) -> None:
 
 
 async def reopen(tenants: Tenants) -> None:
-    """Open every tenant that has open runs, one after the other."""
+    """Open every tenant that has open runs or webhooks to call, one after the other."""
     for name in await _tenants_with_open_runs(tenants.settings):
         try:
             check_tenant(name)
             await tenants.of(name)
         except ChargehandError as error:
             logger.warning("tenant %s cannot be opened: %s", name, error)
+
+
+def _is_work_left(journal: Path) -> bool:
+    """Whether a journal has open runs, or webhooks to call."""
+    return bool(list_open_runs(journal)) or any(not delivery.given_up for delivery in list_deliveries(journal))
 
 
 async def _tenants_with_open_runs(settings: ServerSettings) -> list[str]:
@@ -279,7 +285,7 @@ async def _tenants_with_open_runs(settings: ServerSettings) -> list[str]:
     names: list[str] = []
     for journal in sorted(settings.data.glob(f"*/{JOURNAL}")):
         try:
-            if await asyncio.to_thread(list_open_runs, journal):
+            if await asyncio.to_thread(_is_work_left, journal):
                 names.append(journal.parent.name)
         except ChargehandError as error:
             logger.warning("tenant %s cannot be opened: %s", journal.parent.name, error)

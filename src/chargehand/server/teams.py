@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
+from chargehand.agents.webhooks import Webhook
 from chargehand.config.load import load_team
 from chargehand.config.python_objects import is_python_name
 from chargehand.config.source import find_team
@@ -116,6 +117,7 @@ class ServedTeam:
         request = self._tenant.redact(_traced(request))
         events = (*also, *await team.offered(self._tenant.journal, request))
         clean_events = [self._tenant.redact(event) for event in events]
+        await self._owe_webhooks(run)
         dispatcher = self._tenant.dispatcher
         if dispatcher is None:
             return await self._tenant.runs.begin(run, lambda: self.runner.start(run, request, also=clean_events))
@@ -124,6 +126,13 @@ class ServedTeam:
         await self.runner.create(run, request, also=clean_events)
         await dispatcher.begin(run, queue=request.queue)
         return self._tenant.runs.watch(partial(self._wait_elsewhere, dispatcher, run))
+
+    async def _owe_webhooks(self, run: str) -> None:
+        """Before the run begins: from then on its webhooks are called, whatever happens to this process."""
+        deliveries = self._tenant.journal.deliveries
+        keys = [webhook_key(self.team.name, webhook) for webhook in self.team.webhooks]
+        if keys and deliveries is not None:
+            await deliveries.add(run, keys, time.time())
 
     async def _check_backlog(self) -> None:
         """Raise 429 where the tenant has too many runs open already: with an engine the store is their queue."""
@@ -162,6 +171,11 @@ class ServedTeam:
         """What came of a run that another process drives."""
         await dispatcher.wait(run)
         return outcome(run, replay(await self._tenant.journal.read(run)))
+
+
+def webhook_key(team: str, webhook: Webhook) -> str:
+    """What the store calls a webhook."""
+    return f"{team}/{webhook.name}"
 
 
 TRACEPARENT = "traceparent"
@@ -218,6 +232,8 @@ class Teams:
     def _add(self, source: TeamSource | None, team: Team) -> None:
         if team.name in self.teams and self._names.get(source) != team.name:
             raise Invalid(f"two teams are called {team.name!r}; give one of them another name")
+        for webhook in team.webhooks:
+            webhook.secret(self._tenant.lookup)  # one that is missing is told before anybody calls
         self._names[source] = team.name
         self.teams[team.name] = team
         team_file = None if isinstance(source, Team) or is_python_name(source) else find_team(source)
