@@ -6,8 +6,8 @@ runs and memory of the tenant whose token it came with, and nothing of any other
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -69,6 +69,7 @@ __all__ = [
     "TeamInfo",
     "TenantClient",
     "problem_of",
+    "problems_as",
     "tenant_of",
 ]
 
@@ -119,6 +120,15 @@ async def _answer_problem(_request: Request, error: Exception) -> Response:
 
 PROBLEM_HANDLERS: Mapping[Any, Any] = {Problem: _answer_problem, ChargehandError: _answer_problem}
 """`Starlette(exception_handlers=PROBLEM_HANDLERS)`: what a `TenantClient` raises becomes a reply with its status."""
+
+
+@contextmanager
+def problems_as(error_of: Callable[[Problem], Exception]) -> Generator[None]:
+    """Make what a `TenantClient` raises errors of another protocol."""
+    try:
+        yield
+    except (Problem, ChargehandError) as error:
+        raise error_of(problem_of(error)) from error
 
 
 def tenant_of(scope: Mapping[str, Any]) -> "TenantClient":
@@ -198,25 +208,26 @@ class TenantClient:
         """A run once it has ended or waits for a person, or as it stands when so many seconds have passed."""
         tenant = self._require("read")
         try:
-            async with asyncio.timeout(seconds):
-                await _until_settled(tenant, run)
+            async with asyncio.timeout(seconds), _follow(tenant, run, until_asked=True) as entries:
+                async for _ in entries:
+                    pass
         except TimeoutError:
             pass
         return await run_info(tenant, run)
 
     def follow(
-        self, run: str, *, after: int = 0, words: bool = False
+        self, run: str, *, after: int = 0, words: bool = False, until_asked: bool = False
     ) -> AbstractAsyncContextManager[AsyncIterator[Entry | StreamedWords]]:
         """The entries of a run, in a context: those after number `after`, then each as it is written, until its end.
 
-        A run that waits for a person (an entry `InputRequested`) goes on when it is answered: leave the context
-        to not wait for that. With `words`, also what models write, as it comes; it is not kept, so who comes
-        later, or reads a run of another server, has only entries. The iterator ends early when the server stops.
+        A run that waits for a person (an entry `InputRequested`) goes on when it is answered: `until_asked` ends
+        there, too. With `words`, also what models write, as it comes; it is not kept, so who comes later, or reads
+        a run of another server, has only entries. The iterator ends early when the server stops.
 
             async with tenant.follow(run, after=7) as entries:
                 async for entry in entries: ...
         """
-        return _follow(self._require("read"), run, after, words=words)
+        return _follow(self._require("read"), run, after, words=words, until_asked=until_asked)
 
     async def answer(self, run: str, answer: AnswerBody) -> RunInfo:
         """Answer the question a run asks: approve or reject a plan or a call, or give the answer in words."""
@@ -251,18 +262,9 @@ def _checked(body: _Body) -> _Body:
         raise misfit(error, type(body), sent) from error
 
 
-async def _until_settled(tenant: Tenant, run: str) -> None:
-    async with _follow(tenant, run, 0, words=False) as entries:
-        async for entry in entries:
-            if isinstance(entry, Entry) and isinstance(entry.event, ev.InputRequested):
-                state = (await run_info(tenant, run)).summary.state
-                if state == "needs_input":
-                    return
-
-
 @asynccontextmanager
 async def _follow(
-    tenant: Tenant, run: str, after: int, *, words: bool
+    tenant: Tenant, run: str, after: int = 0, *, words: bool = False, until_asked: bool = False
 ) -> AsyncGenerator[AsyncIterator[Entry | StreamedWords]]:
     reader = tenant.feed.subscribe(run, after)
     first = await reader.first()  # RunUnknown is raised before anything is waited for
@@ -270,14 +272,25 @@ async def _follow(
     stream = _RunStream(first)
     try:
         with listen_to_words(tenant, run, stream.add_words if words else None):
-            async with BareTaskGroup() as jobs:
+            async with BareTaskGroup() as jobs, aclosing(_until_asked(tenant, run, stream)) as until:
                 reading = jobs.create_task(stream.read_from(reader))
                 stopping = jobs.create_task(stream.end_with(slot))
-                yield stream
+                yield until if until_asked else stream
                 reading.cancel()
                 stopping.cancel()
     finally:
         slot.leave()
+
+
+async def _until_asked(
+    tenant: Tenant, run: str, stream: AsyncIterator[Entry | StreamedWords]
+) -> AsyncGenerator[Entry | StreamedWords]:
+    """A stream up to a question that a person has not answered yet."""
+    async for item in stream:
+        yield item
+        is_question = isinstance(item, Entry) and isinstance(item.event, ev.InputRequested)
+        if is_question and (await run_info(tenant, run)).summary.state == "needs_input":
+            return
 
 
 class _RunStream(AsyncIterator[Entry | StreamedWords]):
