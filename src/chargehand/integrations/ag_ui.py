@@ -247,16 +247,10 @@ async def _events(tenant: TenantClient, sent: RunInput, run: str, after: int) ->
     place = {"threadId": sent.thread_id, "runId": sent.run_id}
     yield {"type": "RUN_STARTED", "protocolVersion": VERSION, "metadata": {"run": run}, **place}
     converted = RunEvents()
-    async with tenant.follow(run, after=after, words=True) as items:
+    async with tenant.follow(run, after=after, words=True, until_asked=True) as items:
         async for item in items:
-            if isinstance(item, StreamedWords):
-                for event in converted.of_words(item):
-                    yield event
-                continue
-            for event in converted.of_entry(item):
+            for event in converted.of_entry(item) if isinstance(item, Entry) else converted.of_words(item):
                 yield event
-            if isinstance(item.event, ev.InputRequested) and await _waits(tenant, run):
-                break
     info = await tenant.read(run)
     interrupts = _interrupts(info)
     for event in converted.suspend([interrupt["id"] for interrupt in interrupts]):
@@ -266,10 +260,6 @@ async def _events(tenant: TenantClient, sent: RunInput, run: str, after: int) ->
         return
     for event in _ending(info, place):
         yield event
-
-
-async def _waits(tenant: TenantClient, run: str) -> bool:
-    return (await tenant.read(run)).summary.state == "needs_input"
 
 
 def _interrupts(info: RunInfo) -> list[Json]:
