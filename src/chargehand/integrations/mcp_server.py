@@ -5,8 +5,8 @@ client may go on after a restart of the server, and a run goes on when its clien
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
@@ -47,6 +47,7 @@ from chargehand.server.extension import (
     RunInfo,
     TenantClient,
     problem_of,
+    problems_as,
     tenant_of,
 )
 
@@ -143,37 +144,26 @@ async def _wait(call: ClientCall, run: str, seconds: int) -> RunInfo:
     """A run once it has ended or asks a question, or as it stands when the time is up. Progress is told."""
     if seconds:
         try:
-            async with asyncio.timeout(seconds), call.tenant.follow(run) as entries:
+            async with asyncio.timeout(seconds), call.tenant.follow(run, until_asked=True) as entries:
                 async for entry in entries:
-                    if isinstance(entry, Entry) and await _is_settled(call, run, entry):
-                        break
+                    if isinstance(entry, Entry) and (words := _progress(entry.event)):
+                        await call.report(entry.seq, words)
         except TimeoutError:
             pass
     return await call.tenant.read(run)
 
 
-async def _is_settled(call: ClientCall, run: str, entry: Entry) -> bool:
-    """Tell of an entry; whether there is nothing to wait for after it."""
-    event = entry.event
-    if isinstance(event, ev.InputRequested):  # it may have been answered since
-        return (await call.tenant.read(run)).summary.state == "needs_input"
-    if words := _progress(event):
-        await call.report(entry.seq, words)
-    return isinstance(event, ev.RunEnded)
+_PROGRESS: Mapping[type[ev.Event], str] = {
+    ev.AttemptStarted: "{0.task}: {0.worker} started",
+    ev.AttemptSucceeded: "{0.task}: done",
+    ev.AttemptFailed: "{0.task}: failed ({0.failure.kind})",
+}
 
 
 def _progress(event: ev.Event) -> str:
-    match event:
-        case ev.TasksAdded(tasks=tasks) if tasks:
-            return f"{len(tasks)} tasks planned"
-        case ev.AttemptStarted(task=task, worker=worker):
-            return f"{task}: {worker} started"
-        case ev.AttemptSucceeded(task=task):
-            return f"{task}: done"
-        case ev.AttemptFailed(task=task, failure=failure):
-            return f"{task}: failed ({failure.kind})"
-        case _:
-            return ""
+    if isinstance(event, ev.TasksAdded) and event.tasks:
+        return f"{len(event.tasks)} tasks planned"
+    return _PROGRESS.get(type(event), "").format(event)
 
 
 def describe_run(info: RunInfo) -> dict[str, object]:
@@ -260,7 +250,7 @@ def make_server(tenant_of_call: TenantOf) -> Server[Any]:
     async def list_resources(
         context: ServerRequestContext[Any, Any], _params: PaginatedRequestParams | None
     ) -> ListResourcesResult:
-        with _protocol_errors():
+        with problems_as(_protocol_error):
             return ListResourcesResult(resources=await _latest_answers(client_call(context)))
 
     async def list_templates(
@@ -275,7 +265,7 @@ def make_server(tenant_of_call: TenantOf) -> Server[Any]:
     async def read_resource(
         context: ServerRequestContext[Any, Any], params: ReadResourceRequestParams
     ) -> ReadResourceResult:
-        with _protocol_errors():
+        with problems_as(_protocol_error):
             return await _read_resource(client_call(context), str(params.uri))
 
     return Server(
@@ -311,13 +301,8 @@ async def _call_tool(call: ClientCall, name: str, arguments: Mapping[str, Any]) 
     return CallToolResult(content=[TextContent(text=text)], structured_content=result)
 
 
-@contextmanager
-def _protocol_errors() -> Generator[None]:
-    """Make errors of ours errors of the protocol."""
-    try:
-        yield
-    except (Problem, ChargehandError) as error:
-        raise MCPError(INVALID_PARAMS, problem_of(error).detail) from error
+def _protocol_error(problem: Problem) -> MCPError:
+    return MCPError(INVALID_PARAMS, problem.detail)
 
 
 # --- over HTTP, and over pipes
