@@ -5,6 +5,7 @@ second store, so a task survives a restart of the server, and one that was begun
 """
 
 from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -37,7 +38,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from chargehand import ChargehandError, __version__
+from chargehand import __version__
 from chargehand.engine import events as ev
 from chargehand.server.extension import (
     PROBLEM_HANDLERS,
@@ -50,7 +51,7 @@ from chargehand.server.extension import (
     RunSummary,
     TeamInfo,
     TenantClient,
-    problem_of,
+    problems_as,
     tenant_of,
 )
 
@@ -187,18 +188,23 @@ class _Caller:
 
     async def read(self, run: str) -> RunInfo:
         """A run of this team."""
-        try:
+        with problems_as(partial(_a2a_error, run)):
             info = await self.tenant.read(run)
-        except (Problem, ChargehandError) as error:
-            raise _a2a_error(error, run) from error
         if info.summary.team != self.team:
             raise TaskNotFoundError(message=f"{self.team} has no task {run!r}")
+        return info
+
+    async def read_open(self, run: str, error: type[A2AError], remedy: str = "") -> RunInfo:
+        """A run of this team that has not ended."""
+        info = await self.read(run)
+        if _STATES[info.summary.state] in _ENDED:
+            raise error(message=f"task {run} has ended{remedy}")
         return info
 
     async def send(self, params: pb.SendMessageRequest) -> str:
         """The run that a message begins or answers."""
         message = params.message
-        try:
+        with problems_as(partial(_a2a_error, message.task_id)):
             if message.task_id:
                 info = await self.read(message.task_id)
                 await self.tenant.answer(message.task_id, _answer(info, message))
@@ -207,14 +213,10 @@ class _Caller:
             if not goal:
                 raise InvalidParamsError(message="the message has no text; say what is to be done")
             labels = {CONTEXT: message.context_id} if message.context_id else {}
-            begun = await self.tenant.begin(self.team, goal, key=message.message_id, labels=labels)
-        except (Problem, ChargehandError) as error:
-            raise _a2a_error(error, message.task_id) from error
-        return begun.run
+            return (await self.tenant.begin(self.team, goal, key=message.message_id, labels=labels)).run
 
 
-def _a2a_error(error: Exception, run: str) -> A2AError:
-    problem = problem_of(error)
+def _a2a_error(run: str, problem: Problem) -> A2AError:
     if problem.status == 404 and run:
         return TaskNotFoundError(message=problem.detail)
     return InvalidParamsError(message=problem.detail) if problem.status < 500 else InternalError(message=problem.detail)
@@ -243,9 +245,7 @@ class TeamRequestHandler(RequestHandler):
         self, params: pb.SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Any]:
         caller = _Caller(context)
-        info = await caller.read(params.id)
-        if _STATES[info.summary.state] in _ENDED:
-            raise UnsupportedOperationError(message=f"task {params.id} has ended; get it instead")
+        info = await caller.read_open(params.id, UnsupportedOperationError, "; get it instead")
         async for event in _follow(caller, params.id, info.summary.entries):
             yield event
 
@@ -261,10 +261,8 @@ class TeamRequestHandler(RequestHandler):
             if not params.page_token.isdigit():
                 raise InvalidParamsError(message="page_token is not one that was given out")
             wanted["before"] = int(params.page_token)
-        try:
+        with problems_as(partial(_a2a_error, "")):
             page = await caller.tenant.runs(RunFilter(**wanted))
-        except (Problem, ChargehandError) as error:
-            raise _a2a_error(error, "") from error
         states = {params.status} if params.status else set(_STATES.values())
         tasks = [await self._listed(caller, run, params) for run in page.runs if _STATES[run.state] in states]
         next_page = "" if page.next is None else str(page.next)
@@ -277,14 +275,10 @@ class TeamRequestHandler(RequestHandler):
 
     async def on_cancel_task(self, params: pb.CancelTaskRequest, context: ServerCallContext) -> pb.Task:
         caller = _Caller(context)
-        info = await caller.read(params.id)
-        if _STATES[info.summary.state] in _ENDED:
-            raise TaskNotCancelableError(message=f"task {params.id} has ended")
-        try:
+        await caller.read_open(params.id, TaskNotCancelableError)
+        with problems_as(partial(_a2a_error, params.id)):
             await caller.tenant.cancel(params.id, "cancelled over A2A")
             await caller.tenant.wait(params.id, 5)
-        except (Problem, ChargehandError) as error:
-            raise _a2a_error(error, params.id) from error
         return _task(await caller.read(params.id))
 
     async def on_get_extended_agent_card(
@@ -292,25 +286,13 @@ class TeamRequestHandler(RequestHandler):
     ) -> pb.AgentCard:
         raise UnsupportedOperationError(message="the card has everything already")
 
-    async def on_create_task_push_notification_config(
-        self, params: pb.TaskPushNotificationConfig, context: ServerCallContext
-    ) -> pb.TaskPushNotificationConfig:
+    async def _refuse_push(self, params: Any, context: ServerCallContext) -> Any:
         raise PushNotificationNotSupportedError
 
-    async def on_get_task_push_notification_config(
-        self, params: pb.GetTaskPushNotificationConfigRequest, context: ServerCallContext
-    ) -> pb.TaskPushNotificationConfig:
-        raise PushNotificationNotSupportedError
-
-    async def on_list_task_push_notification_configs(
-        self, params: pb.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
-    ) -> pb.ListTaskPushNotificationConfigsResponse:
-        raise PushNotificationNotSupportedError
-
-    async def on_delete_task_push_notification_config(
-        self, params: pb.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
-    ) -> None:
-        raise PushNotificationNotSupportedError
+    on_create_task_push_notification_config = _refuse_push
+    on_get_task_push_notification_config = _refuse_push
+    on_list_task_push_notification_configs = _refuse_push
+    on_delete_task_push_notification_config = _refuse_push
 
 
 async def _follow(caller: _Caller, run: str, after: int) -> AsyncGenerator[Any]:
@@ -318,14 +300,9 @@ async def _follow(caller: _Caller, run: str, after: int) -> AsyncGenerator[Any]:
     first = await caller.read(run)
     context = _context(first.summary)
     yield _task(first)
-    async with caller.tenant.follow(run, after=after) as entries:
+    async with caller.tenant.follow(run, after=after, until_asked=True) as entries:
         async for entry in entries:
-            if not isinstance(entry, Entry):
-                continue
-            if isinstance(entry.event, ev.InputRequested):
-                if (await caller.read(run)).summary.state == "needs_input":
-                    break
-            elif line := _PROGRESS.get(type(entry.event)):
+            if isinstance(entry, Entry) and (line := _PROGRESS.get(type(entry.event))):
                 yield _progress(run, context, entry, line.format(entry.event))
     info = await caller.read(run)
     for artifact in _artifacts(info):
