@@ -4,6 +4,7 @@ import itertools
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -183,7 +184,7 @@ class Cluster:
         self.workers: list[Process] = []
         self.acknowledged: dict[str, int] = {}
         """Runs that a server accepted, with the number of their tasks."""
-        self._model_port = model_port
+        self.model_port = model_port
         self._count = 0
         self._errands = itertools.count(1)
 
@@ -194,7 +195,7 @@ class Cluster:
         folder = self.folder / "team"
         folder.mkdir(exist_ok=True)
         more = f", queue: {queue}" if queue else ""
-        team = _TEAM.format(port=self._model_port, milliseconds=milliseconds, tool_calls=tool_calls, queue=more)
+        team = _TEAM.format(port=self.model_port, milliseconds=milliseconds, tool_calls=tool_calls, queue=more)
         (folder / "team.yaml").write_text(team)
         log = str(self.folder / "calls.jsonl")
         (folder / "tools.py").write_text(_TOOLS.format(log=log, seconds=tool_seconds))
@@ -205,16 +206,18 @@ class Cluster:
         self.servers.append(process)
         return process
 
-    def start_worker(self, *options: str, store: str = "", engine: str = "") -> Process:
-        process = self._start("worker", options, store or self.store, engine or self.engine)
+    def start_worker(self, *options: str, store: str = "", engine: str = "", prefix: Sequence[str] = ()) -> Process:
+        """`prefix` is what its command begins with."""
+        process = self._start("worker", options, store or self.store, engine or self.engine, prefix)
         self.workers.append(process)
         return process
 
-    def _start(self, verb: str, options: Sequence[str], store: str, engine: str) -> Process:
+    def _start(self, verb: str, options: Sequence[str], store: str, engine: str, prefix: Sequence[str] = ()) -> Process:
         self._count += 1
         name = f"{verb}{self._count}"
         port = free_port()
-        command = [sys.executable, "-m", "chargehand", verb, "--team", str(self.folder / "team"), "--store", store]
+        command = [*prefix, sys.executable, "-m", "chargehand", verb, "--team", str(self.folder / "team")]
+        command += ["--store", store]
         command += ["--port", str(port), "--data", str(self.folder / name), *options]
         if engine != "local":
             command += ["--engine", engine, "--heartbeat", f"{self.heartbeat}s"]
@@ -322,17 +325,17 @@ class Cluster:
     # --- networks
 
     @contextmanager
-    def store_proxy(self) -> Generator[tuple[TcpProxy, str]]:
+    def store_proxy(self, listening: socket.socket | None = None) -> Generator[tuple[TcpProxy, str]]:
         """A network between some processes and PostgreSQL, and the URL of the store behind it."""
         credentials = self.store.partition("//")[2].partition("@")[0]
-        with tcp_proxy(self.postgres.folder / ".s.PGSQL.5432") as proxy:
-            yield proxy, f"postgresql://{credentials}@127.0.0.1:{proxy.port}/{self.database}"
+        with tcp_proxy(self.postgres.folder / ".s.PGSQL.5432", listening) as proxy:
+            yield proxy, f"postgresql://{credentials}@{proxy.address}/{self.database}"
 
     @contextmanager
-    def engine_proxy(self) -> Generator[tuple[TcpProxy, str]]:
+    def engine_proxy(self, listening: socket.socket | None = None) -> Generator[tuple[TcpProxy, str]]:
         """A network between some processes and Temporal, and the URL of the engine behind it."""
-        with tcp_proxy(("127.0.0.1", self.temporal.port)) as proxy:
-            yield proxy, f"temporal://127.0.0.1:{proxy.port}"
+        with tcp_proxy(("127.0.0.1", self.temporal.port), listening) as proxy:
+            yield proxy, f"temporal://{proxy.address}"
 
     def start(self, servers: int = 1, workers: int = 2) -> None:
         """So many servers and workers, ready."""

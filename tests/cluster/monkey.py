@@ -17,6 +17,8 @@ from tests.cluster.harness import PATIENCE, Cluster, Process, cluster, wait_for
 from tests.cluster.proxy import TcpProxy
 
 _SHOWN = 20
+_REPLY = 3_000
+"""Milliseconds of a reply: 1,000 runs take ten minutes, so that enough happens to them."""
 
 
 class Monkey:
@@ -107,10 +109,13 @@ class Monkey:
         time.sleep(self._chance.uniform(least, most))
 
 
-def _feed(made: Cluster, runs: int, tasks: int, at_once: int, problems: list[str]) -> None:
-    """Begin runs, a bounded number at the same time."""
+def _feed(made: Cluster, runs: int, tasks: int, at_once: int, until: float, problems: list[str]) -> None:
+    """Begin runs, a bounded number at the same time, and none after `until`."""
     open_runs: list[str] = []
     for number in range(runs):
+        if time.monotonic() > until:
+            problems.append(f"no time was left after {number} of {runs} runs")
+            return
         try:
             open_runs.append(made.begin(f"m{number}", tasks))
             while len(open_runs) >= at_once:
@@ -121,15 +126,16 @@ def _feed(made: Cluster, runs: int, tasks: int, at_once: int, problems: list[str
             return
 
 
-def play(runs: int, tasks: int, at_once: int, pause: tuple[float, float], seed: int) -> int:
+def play(*, runs: int, tasks: int, at_once: int, pause: tuple[float, float], seconds: float, seed: int) -> int:
     chance = random.Random(f"monkey/{seed}")
     problems: list[str] = []
     began = time.monotonic()
     with ExitStack() as stack:
         made = stack.enter_context(cluster())
-        made.write_team(milliseconds=300)
+        made.write_team(milliseconds=_REPLY)
         monkey = Monkey(made, stack, chance)
-        feeder = threading.Thread(target=_feed, args=(made, runs, tasks, at_once, problems), daemon=True)
+        until = began + seconds
+        feeder = threading.Thread(target=_feed, args=(made, runs, tasks, at_once, until, problems), daemon=True)
         feeder.start()
         while feeder.is_alive():
             feeder.join(chance.uniform(*pause))
@@ -149,9 +155,13 @@ def play(runs: int, tasks: int, at_once: int, pause: tuple[float, float], seed: 
             for process in (*made.servers, *made.workers):
                 print(f"--- the end of the log of {process.name}\n{process.text()[-3000:]}", file=sys.stderr)
     print(f"{sum(monkey.deeds.values())} deeds: {dict(monkey.deeds)}")
-    print(f"seed {seed}: {verdict}")
     for problem in problems[:_SHOWN]:
         print(f"  WRONG: {problem}")
+    print(
+        f"monkey: seed {seed}, {verdict}, {sum(monkey.deeds.values())} deeds, {len(verdict.lost)} results lost, "
+        f"{len(verdict.repeated)} finished calls repeated, {len(verdict.not_ended)} runs not ended, "
+        f"{len(verdict.epochs_go_back)} stale appends, {len(problems)} problems, {time.monotonic() - began:.0f} s"
+    )
     return 1 if problems else 0
 
 
@@ -161,9 +171,17 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=4, help="tasks of each run")
     parser.add_argument("--at-once", type=int, default=20, help="runs at the same time")
     parser.add_argument("--pause", type=float, nargs=2, default=(5.0, 40.0), metavar=("LEAST", "MOST"))
+    parser.add_argument("--minutes", type=float, default=20, help="after so long no run begins, which is a problem")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    return play(options.runs, options.tasks, options.at_once, tuple(options.pause), options.seed)
+    return play(
+        runs=options.runs,
+        tasks=options.tasks,
+        at_once=options.at_once,
+        pause=tuple(options.pause),
+        seconds=60 * options.minutes,
+        seed=options.seed,
+    )
 
 
 if __name__ == "__main__":

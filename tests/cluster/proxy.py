@@ -14,12 +14,13 @@ _CHUNK = 65536
 
 
 class TcpProxy:
-    """Listens on `port` of this machine and passes on to an address, or to a socket in a folder."""
+    """Listens on `port` of this machine, or on a socket that there is, and passes on to an address or a Unix socket."""
 
-    def __init__(self, upstream: tuple[str, int] | Path) -> None:
+    def __init__(self, upstream: tuple[str, int] | Path, listening: socket.socket | None = None) -> None:
         self._upstream = upstream
-        self._listening = socket.create_server(("127.0.0.1", 0), backlog=256)
-        self.port: int = self._listening.getsockname()[1]
+        self._listening = listening or socket.create_server(("127.0.0.1", 0), backlog=256)
+        host, self.port = self._listening.getsockname()
+        self.address = f"{host}:{self.port}"
         self._seconds = 0.0
         self._connections: set[StreamWriter] = set()
         self._open = {"there": asyncio.Event(), "back": asyncio.Event()}
@@ -132,8 +133,8 @@ async def _first_of(*work: Coroutine[None, None, None]) -> None:
 
 
 @contextmanager
-def tcp_proxy(upstream: tuple[str, int] | Path) -> Generator[TcpProxy]:
-    proxy = TcpProxy(upstream)
+def tcp_proxy(upstream: tuple[str, int] | Path, listening: socket.socket | None = None) -> Generator[TcpProxy]:
+    proxy = TcpProxy(upstream, listening)
     proxy.start()
     try:
         yield proxy

@@ -85,7 +85,7 @@ class Studio:
 @pytest.fixture(scope="module")
 def studio() -> Iterator[Studio]:
     with cluster() as made:
-        yield Studio(made, made._model_port)
+        yield Studio(made, made.model_port)
 
 
 def test_a_person_approves_a_call_of_a_worker_in_another_process(studio: Studio) -> None:
