@@ -28,6 +28,8 @@ FAIR_SETTINGS = {
     "matching.numTaskqueueWritePartitions": "1",
 }
 """With these, tenants take turns."""
+KEEP_ALIVE_SETTINGS = {"frontend.keepAliveTime": '"1s"', "frontend.keepAliveTimeout": '"500ms"'}
+"""With these, a frozen process is disconnected before the heartbeat of 2 s is missed: it is given no job again."""
 
 
 class TemporalServer:
@@ -38,7 +40,7 @@ class TemporalServer:
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.url = f"temporal://{self.address}"
-        self._settings = FAIR_SETTINGS | (settings or {})
+        self._settings = FAIR_SETTINGS | KEEP_ALIVE_SETTINGS | (settings or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -28,7 +28,7 @@ class Process:
         self.engine = engine
         self.dispatcher = JobDispatcher(engine, journal, "main")
         self.runner = Runner(journal, executor, dispatcher=self.dispatcher)
-        self.driver = JobDriver(self, [QUEUE], slots=slots, heartbeat=HEARTBEAT)
+        self.driver = JobDriver(self, [QUEUE], slots=slots)
         self.driven: list[str] = []
 
     async def of(self, tenant: str) -> "Process":

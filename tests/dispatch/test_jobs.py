@@ -6,7 +6,11 @@ from collections.abc import Iterator
 import pytest
 from msgspec import structs
 
+from chargehand.dispatch.dispatcher import JobDispatcher
+from chargehand.dispatch.engine import Job
+from chargehand.dispatch.job_driver import JobDriver
 from chargehand.engine.events import Entry, RunEnded
+from chargehand.errors import RunBusy
 from chargehand.journal.postgres import PostgresJournal
 from chargehand.journal.postgres_jobs import read_deployment, take_turn
 from chargehand.journal.protocol import UndrivenRun
@@ -85,3 +89,43 @@ async def test_one_process_looks_at_open_runs_in_each_interval(postgres_store: s
     assert not await take_turn(url, 60.0)
     assert await take_turn(url, 0.0)
     assert (await read_deployment(url)).name == (await read_deployment(url)).name
+
+
+class FrozenOwner:
+    """A `JobHost` and its tenant: a process that does not answer holds every run, and no engine is asked."""
+
+    busy = 0
+    waiting = 0
+
+    def __init__(self, journal: PostgresJournal) -> None:
+        self.journal = journal
+        self.stolen: list[str] = []
+
+    @property
+    def dispatcher(self) -> JobDispatcher:
+        raise AssertionError("every run has ended")
+
+    async def of(self, tenant: str) -> "FrozenOwner":
+        assert tenant == "main"
+        return self
+
+    async def drain(self, patience: float) -> None:
+        """Nothing is under way."""
+
+    async def drive(self, run: str, *, steal: bool) -> bool:
+        if not steal:
+            raise RunBusy(f"run {run} is held")
+        self.stolen.append(run)
+        return True
+
+
+async def test_only_a_retry_takes_a_run_by_force_and_soon(journal: PostgresJournal) -> None:
+    host = FrozenOwner(journal)
+    driver = JobDriver(host, ["q"], slots=4)
+    await journal.jobs.assign(["a"], "one", queue="q")
+    job = Job("one", "main", "q", ("a",))
+    await driver.do(job, attempt=1)
+    assert host.stolen == []
+    async with asyncio.timeout(10):  # less than the usual heartbeat, which was missed already
+        await driver.do(job, attempt=2)
+    assert host.stolen == ["a"]

@@ -14,6 +14,8 @@ from chargehand.journal.protocol import Journal
 
 logger = logging.getLogger(__name__)
 _RETRY: Seconds = 0.25
+_GRACE: Seconds = 1.0
+"""What a process has to release a run when the engine takes it for dead, and the store does not: it may be frozen."""
 SILENCE: Seconds = 60.0
 """For how long a process waits for a store that does not answer before it leaves its runs to others."""
 
@@ -61,17 +63,14 @@ class JobFailed(ChargehandError):
 
 
 class JobDriver:
-    """Does jobs. `slots` is how many runs are driven at once, `heartbeat` when a silent process counts as dead.
+    """Does jobs. `slots` is how many runs are driven at once.
 
     The engine cannot know that a process which it hears of has lost the store. So after `silence` the process gives up
     its jobs, and takes none until the store answers again.
     """
 
-    def __init__(
-        self, host: JobHost, queues: Sequence[str], *, slots: int, heartbeat: Seconds, silence: Seconds = SILENCE
-    ) -> None:
+    def __init__(self, host: JobHost, queues: Sequence[str], *, slots: int, silence: Seconds = SILENCE) -> None:
         self._host = host
-        self._heartbeat = heartbeat
         self._silence = silence
         self._watch: asyncio.Task[None] | None = None
         self._store_answers = True
@@ -173,8 +172,8 @@ class JobDriver:
             self._driving -= 1
 
     async def _take(self, tenant: DrivenTenant, run: str, *, is_retry: bool) -> bool:
-        """Drive a run. One that is taken for dead and lives has some time to stop, then the run is taken by force."""
-        until = asyncio.get_running_loop().time() + self._heartbeat
+        """Drive a run. In a retry, one that is still held is taken by force after a grace."""
+        until = asyncio.get_running_loop().time() + _GRACE
         while True:
             is_late = asyncio.get_running_loop().time() >= until
             try:

@@ -114,7 +114,7 @@ async def working(tenants: Tenants, work: WorkSettings) -> AsyncGenerator[JobDri
     for team in teams.teams:
         await teams.of(team)  # what takes long is loaded before the first job arrives
     queues = work.queues or teams.queues
-    driver = JobDriver(TenantHost(tenants), queues, slots=work.slots, heartbeat=tenants.settings.heartbeat)
+    driver = JobDriver(TenantHost(tenants), queues, slots=work.slots)
     async with engine.serving(driver):
         yield driver
 
