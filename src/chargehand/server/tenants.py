@@ -14,6 +14,7 @@ from chargehand.dispatch.engine import Engine
 from chargehand.engine.events import Entry
 from chargehand.engine.policy import Seconds
 from chargehand.engine.state import Work
+from chargehand.errors import ChargehandError
 from chargehand.journal.store import open_journal
 from chargehand.memory.catalog import Catalog
 from chargehand.memory.session import OpenMemory, open_catalog
@@ -258,7 +259,9 @@ class Tenants:
             return
         try:
             await self._on_open(tenant)
-        except Exception:  # it is served all the same
+        except ChargehandError as error:  # it is served all the same
+            logger.warning("not everything was put in order for tenant %s: %s", tenant.name, error)
+        except Exception:
             logger.exception("not everything was put in order for tenant %s", tenant.name)
 
     async def drain(self, grace: Seconds) -> None:
