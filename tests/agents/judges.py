@@ -1,6 +1,7 @@
 """What the tests of answers share: somebody who writes them, and a desk that keeps what was noted."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 from chargehand.agents.prompts import Prompts
@@ -75,7 +76,12 @@ class Desk:
 
     def release(self, amount: Amount) -> None: ...
 
-    def record_call(self, model: str, seconds: float, tokens: tuple[int, int], used: Amount | None) -> None:
+    def model_call(self) -> AbstractContextManager[int]:
+        return nullcontext(1)
+
+    def record_call(
+        self, model: str, seconds: float, tokens: tuple[int, int], used: Amount | None, call: int = 0
+    ) -> None:
         pass
 
     def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:

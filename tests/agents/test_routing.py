@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 from msgspec import structs
@@ -60,7 +61,12 @@ class Notes:
 
     def expect_work(self, workers: Sequence[str]) -> None: ...
 
-    def record_call(self, model: str, seconds: float, tokens: tuple[int, int], used: Amount | None) -> None:
+    def model_call(self) -> AbstractContextManager[int]:
+        return nullcontext(1)
+
+    def record_call(
+        self, model: str, seconds: float, tokens: tuple[int, int], used: Amount | None, call: int = 0
+    ) -> None:
         pass
 
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:

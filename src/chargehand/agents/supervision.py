@@ -271,13 +271,15 @@ class SupervisorCalls:
         self._used.append(held)
         began = asyncio.get_running_loop().time()
         try:
-            reply, used = await self.role.spending.call(reservation, self.context, hear=hear)
+            with self.context.model_call() as call:
+                reply, used = await self.role.spending.call(reservation, self.context, hear=hear)
         except WorkFailed as error:
             self._used[place] = error.used or held
             raise WorkFailed(error.failure, self.total()) from error
         usage = reply.usage or Usage()
         seconds = asyncio.get_running_loop().time() - began
-        self.context.record_call(reply.model or self.model.card.handle, seconds, (usage.input, usage.output), used)
+        handle = reply.model or self.model.card.handle
+        self.context.record_call(handle, seconds, (usage.input, usage.output), used, call)
         if used is not None:
             self._used[place] = used
             self.context.release((held or NOTHING).beyond(used))

@@ -727,6 +727,8 @@ class ModelCalled(_Fact, frozen=True, tag="model.called"):
     """The tokens it wrote; 0: not known."""
     used: Amount | None = None
     """What it cost; it counts when the piece of work is over. `null`: not known."""
+    call: int = 0
+    """Which call of this piece of work it is, by when it began in the process that made it; 0: not counted."""
 
 
 class Noted(_Fact, frozen=True, tag="noted"):

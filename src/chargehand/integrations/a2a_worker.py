@@ -17,6 +17,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from chargehand import Assignment, Done, Failure, StepContext, Worker, WorkFailed
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.events import Effect
+from chargehand.trace_context import trace_headers
 
 _OPEN = (pb.TASK_STATE_SUBMITTED, pb.TASK_STATE_WORKING, pb.TASK_STATE_UNSPECIFIED)
 _FIRST_PAUSE = 0.05
@@ -52,7 +53,7 @@ class RemoteAgent:
         self._effect: Effect = effect
 
     async def __call__(self, assignment: Assignment, context: StepContext) -> object:
-        async with httpx.AsyncClient(headers=self._headers, timeout=60) as line, await self._connect(line) as client:
+        async with _http_client(self._headers) as line, await self._connect(line) as client:
             parts = [new_text_part(assignment.instruction)]
             if assignment.inputs:
                 parts.append(new_data_part({"inputs": dict(assignment.inputs)}))
@@ -92,6 +93,15 @@ class RemoteAgent:
         request = msgspec.json.encode(MessageToDict(message)).decode()
         recorded = await context.step("a2a", call, request=request, effect=self._effect)
         return ParseDict(cast("dict[str, Any]", recorded), pb.Task(), ignore_unknown_fields=True)
+
+
+def _http_client(headers: Mapping[str, str]) -> httpx.AsyncClient:
+    """A client whose requests belong to the trace of the step that makes them."""
+
+    async def add_trace(request: httpx.Request) -> None:
+        request.headers.update(trace_headers())
+
+    return httpx.AsyncClient(headers=headers, timeout=60, event_hooks={"request": [add_trace]})
 
 
 async def _call(client: Client, message: pb.Message) -> pb.Task:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from chargehand.engine import events as ev
 from chargehand.engine.policy import Seconds
+from chargehand.engine.state import Work
 from chargehand.errors import Invalid
 from chargehand.integrations.spans import (
     NO_CONTENT,
@@ -23,12 +24,14 @@ from chargehand.integrations.spans import (
     ShownContent,
     Span,
     TraceContext,
+    format_traceparent,
     parse_traceparent,
     span_id,
     trace_id,
 )
 from chargehand.models.providers import install_command
-from chargehand.runtime.executor import HistoryListener
+from chargehand.runtime.executor import TracingListener
+from chargehand.trace_context import TRACEPARENT
 
 try:
     from opentelemetry.context import Context
@@ -42,8 +45,6 @@ except ModuleNotFoundError as error:
 
 logger = logging.getLogger(__name__)
 
-TRACEPARENT = "traceparent"
-"""The label of a run that says which trace, and which span in it, it belongs to."""
 _MAX_RUNS = 5000
 """Runs that are followed at once. One that was forgotten is read again when it is resumed."""
 _MAX_WAITING = 100_000
@@ -62,7 +63,7 @@ class _TracedRun(NamedTuple):
     context: TraceContext
 
 
-class OtelListener(HistoryListener):
+class OtelListener(TracingListener):
     """A listener that sends the spans of every run it hears.
 
     `team.add_listener(OtelListener())` sends them to the collector that the usual variables name
@@ -123,6 +124,15 @@ class OtelListener(HistoryListener):
         trace = trace_id(run, requested.seed)
         sampled = self._sampler.should_sample(Context(), trace, "invoke_workflow")
         return TraceContext(trace, is_sampled=sampled.decision.is_sampled())
+
+    def traceparent(self, run: str, work: Work, *, step: int = 0, call: int = 0) -> str:
+        traced = self._runs.get(run)
+        if traced is None:
+            return ""
+        spans = traced.spans
+        key = spans.step_key(work.task, work.number, step) if step else spans.call_key(work, call)
+        context = traced.context
+        return format_traceparent(context.trace, span_id(run, spans.requested.seed, key), is_sampled=context.is_sampled)
 
     def log_ids(self, run: str) -> dict[str, str]:
         """The ids of the trace and the span of a run that is under way here, for log lines; empty for another."""

@@ -20,6 +20,7 @@ from chargehand.engine.failure import FailureKind, StepKind
 from chargehand.engine.plan import TaskId
 from chargehand.engine.policy import Instant
 from chargehand.engine.roster import Agent
+from chargehand.engine.state import Work
 
 Attribute: TypeAlias = str | int | float | bool | Sequence[str]
 Attributes: TypeAlias = dict[str, Attribute]
@@ -69,6 +70,8 @@ class _OpenSpan(Struct):
     """The number of an attempt, a duty or a question."""
     calls: int = 0
     """Calls of models in it that are no steps."""
+    earlier_calls: int = 0
+    """Those of processes that are gone: a process that resumes the run counts its own from 1."""
     used: Amount = Amount()
     steps: "dict[int, _OpenSpan]" = field(default_factory=dict[int, "_OpenSpan"])
     """Of an attempt: the steps that have not come back."""
@@ -218,10 +221,17 @@ class RunSpans:
         parent = span.key if span is not None and span.number == attempt else f"attempt/{task}/{attempt}"
         return f"{parent}/{step}"
 
-    def work_key(self, kind: str, task: str, number: int) -> str:
-        """The key of an attempt or a duty that is under way; empty, which is the run's, where it is not."""
-        span = self._attempts.get(TaskId(task)) if kind == "attempt" else self._duties.get((kind, TaskId(task)))
-        return span.key if span is not None and span.number == number else ""
+    def call_key(self, work: Work, call: int) -> str:
+        """The key of a call of a model that is no step, by its number in its piece of work."""
+        span = self._open_work(work.kind, work.task, work.number)
+        if span is None:
+            return f"{work.kind}/{work.task}/{work.number}/call/{call}"
+        return f"{span.key}/call/{span.earlier_calls + call}"
+
+    def _open_work(self, kind: str, task: TaskId, number: int) -> _OpenSpan | None:
+        """The attempt or the duty that is under way."""
+        span = self._attempts.get(task) if kind == "attempt" else self._duties.get((kind, task))
+        return span if span is not None and span.number == number else None
 
     def _open_run(self, first: ev.Entry) -> _OpenSpan:
         requested = self.requested
@@ -464,10 +474,13 @@ class RunSpans:
 
     def _model_called(self, event: ev.ModelCalled, at: Instant) -> None:
         """A call that is no step: of the supervisor, or of a judge."""
-        work = self._attempts.get(event.task) if event.duty == "attempt" else self._duties.get((event.duty, event.task))
+        work = self._open_work(event.duty, event.task, event.number)
         around = work or self._root
-        around.calls += 1
-        call = self._chat(around, f"call/{around.calls}", at - event.seconds, event.model)
+        number = around.calls + 1
+        if work is not None and event.call:
+            number = work.earlier_calls + event.call
+        around.calls = max(around.calls, number)
+        call = self._chat(around, f"call/{number}", at - event.seconds, event.model)
         self._move_prompt(around, call)
         if event.input or event.output:
             _add_usage(call.attributes, event.input, event.output, 0)
@@ -501,6 +514,8 @@ class RunSpans:
         for attempt in self._attempts.values():
             for step in attempt.steps.values():
                 step.lost_at = self._at
+        for duty in self._duties.values():
+            duty.earlier_calls = duty.calls
 
     def _stop_all(self, reason: FailureKind, at: Instant) -> None:
         stopped = ev.Failure(reason, "the run ended before this did")
@@ -559,6 +574,7 @@ _OPERATIONS: dict[StepKind, tuple[str, OpenInferenceKind]] = {
     "check": ("check", "EVALUATOR"),
     "subteam": ("invoke_agent", "AGENT"),
     "make_worker": ("create_agent", "AGENT"),
+    "worker": ("invoke_agent", "AGENT"),
 }
 
 
@@ -622,8 +638,8 @@ def parse_traceparent(text: str) -> TraceContext | None:
     return TraceContext(int(match[2], 16), int(match[3], 16), bool(int(match[4], 16) & 1))
 
 
-def format_traceparent(trace: int, span: int) -> str:
-    return f"00-{trace:032x}-{span:016x}-01"
+def format_traceparent(trace: int, span: int, *, is_sampled: bool = True) -> str:
+    return f"00-{trace:032x}-{span:016x}-{is_sampled:02x}"
 
 
 def trace_id(run: str, seed: int) -> int:

@@ -22,6 +22,7 @@ from chargehand.models.call_errors import (
     timed_out,
     too_large,
 )
+from chargehand.trace_context import trace_headers
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession, ClientTimeout, StreamReader
@@ -197,6 +198,8 @@ class Transport:
         times = endpoint.timeouts
         session = self._sessions.get(asyncio.get_running_loop()) or self._opened()
         url, headers, patience = endpoint.ready()
+        if trace := trace_headers():
+            headers = {**headers, **trace}
         arrival = _Arrival(endpoint, taker)
         try:
             async with arrival.watch:

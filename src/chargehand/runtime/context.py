@@ -1,7 +1,8 @@
 """Do one piece of owed work and report what came of it. A worker's mistake is its task's failure, never the run's."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
@@ -31,10 +32,12 @@ from chargehand.runtime.executor import (
     NestedRun,
     PromptMessage,
     Proposal,
+    TracingListener,
     Where,
     WorkFailed,
 )
 from chargehand.runtime.nested import NestedRuns, StartingStep
+from chargehand.trace_context import outgoing_trace
 from chargehand.waits import waiting
 
 if TYPE_CHECKING:
@@ -75,6 +78,7 @@ class RunPort(Protocol):
     state: RunState
     draining: bool
     runner: RunnerPort
+    tracer: TracingListener | None
 
     @property
     def heard(self) -> bool: ...
@@ -229,7 +233,7 @@ async def _without_turn(turn: ModelTurn | None, awaited: Awaitable[_Awaited]) ->
 
 
 class _StepContext:
-    __slots__ = ("_effects", "_holding", "_line", "_number", "_open_steps", "_recorded", "_spare", "_work")
+    __slots__ = ("_calls", "_effects", "_holding", "_line", "_number", "_open_steps", "_recorded", "_spare", "_work")
 
     def __init__(self, line: RunPort, work: Work, brief: Brief) -> None:
         self._line = line
@@ -237,6 +241,7 @@ class _StepContext:
         self._recorded = brief.steps or {}
         self._effects = brief.effects or {}
         self._number = 0
+        self._calls = 0
         self._spare = NOTHING  # held for calls of the supervisor that took less
         self._holding: asyncio.Lock | None = None
         self._open_steps: dict[str, int] = {}
@@ -282,7 +287,8 @@ class _StepContext:
         key = f"{self._line.run}/{task}/{attempt}/{number}"
         self._open_steps[key] = number
         try:
-            done = await call(key)
+            with self._traced(step=number):
+                done = await call(key)
         except WorkFailed as error:
             if is_paid and error.used is not None and effect != "effect":
                 await self._line.ask(ev.StepFailed(task, attempt, number, error.used))
@@ -300,6 +306,16 @@ class _StepContext:
         else:
             await self._record(finished)
         return _shaped(result, shape)
+
+    @contextmanager
+    def _traced(self, *, step: int = 0, call: int = 0) -> Generator[None]:
+        """Let the requests of a call belong to its span, if there are traces."""
+        tracer = self._line.tracer
+        if tracer is None:
+            yield
+            return
+        with outgoing_trace(tracer.traceparent(self._line.run, self._work, step=step, call=call)):
+            yield
 
     def _next_recorded(self, request_digest: str, effect: Effect) -> Raw | None:
         """The result of the next step, where it was recorded before; None: it is made, under a new number."""
@@ -518,7 +534,16 @@ class _StepContext:
             )
         )
 
-    def record_call(self, model: str, seconds: Seconds, tokens: tuple[int, int], used: Amount | None) -> None:
+    @contextmanager
+    def model_call(self) -> Generator[int]:
+        self._calls += 1
+        call = self._calls
+        with self._traced(call=call):
+            yield call
+
+    def record_call(
+        self, model: str, seconds: Seconds, tokens: tuple[int, int], used: Amount | None, call: int = 0
+    ) -> None:
         work = self._work
         read, written = tokens
         self._line.note(
@@ -531,6 +556,7 @@ class _StepContext:
                 input=read,
                 output=written,
                 used=used,
+                call=call,
             )
         )
 

@@ -5,6 +5,7 @@ How a model or a tool is called is not known here.
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 
 from msgspec import Struct
@@ -17,7 +18,7 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Task, TaskId
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import TeamMembers
-from chargehand.engine.state import RunState
+from chargehand.engine.state import RunState, Work
 
 if TYPE_CHECKING:
     from chargehand.journal.protocol import Journal, RouteExamples
@@ -37,6 +38,14 @@ class HistoryListener(ABC):
     @abstractmethod
     def recall(self, run: str, entries: Sequence[ev.Entry]) -> None:
         """Take all entries that a run has when it is resumed here, before it goes on."""
+
+
+class TracingListener(HistoryListener):
+    """A listener that makes traces of runs, to which calls of other systems may belong."""
+
+    @abstractmethod
+    def traceparent(self, run: str, work: Work, *, step: int = 0, call: int = 0) -> str:
+        """The `traceparent` of a step of an attempt, or of a call that is no step; empty: the run is not traced."""
 
 
 class Done(Struct, frozen=True):
@@ -281,7 +290,13 @@ class StepContext(Protocol):
         """Journal what a model is first told for this work."""
         ...
 
-    def record_call(self, model: str, seconds: Seconds, tokens: tuple[int, int], used: Amount | None) -> None:
+    def model_call(self) -> AbstractContextManager[int]:
+        """Wrap a call of a model that is no step; the number of the call, for `record_call`."""
+        ...
+
+    def record_call(
+        self, model: str, seconds: Seconds, tokens: tuple[int, int], used: Amount | None, call: int = 0
+    ) -> None:
         """Journal that a model replied, for what is no step: the tokens it read and wrote, and what it cost."""
         ...
 
@@ -357,8 +372,13 @@ class ContextProxy:
     def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         self._context.prompt(model, messages, tools)
 
-    def record_call(self, model: str, seconds: Seconds, tokens: tuple[int, int], used: Amount | None) -> None:
-        self._context.record_call(model, seconds, tokens, used)
+    def model_call(self) -> AbstractContextManager[int]:
+        return self._context.model_call()
+
+    def record_call(
+        self, model: str, seconds: Seconds, tokens: tuple[int, int], used: Amount | None, call: int = 0
+    ) -> None:
+        self._context.record_call(model, seconds, tokens, used, call)
 
     @property
     def heard(self) -> bool:

@@ -7,7 +7,7 @@ from types import MethodType
 from chargehand.engine import events as ev
 from chargehand.engine.declared import argument_problem, is_async
 from chargehand.errors import Invalid
-from chargehand.runtime.executor import HistoryListener, Listener
+from chargehand.runtime.executor import HistoryListener, Listener, TracingListener
 
 logger = logging.getLogger(__name__)
 
@@ -80,10 +80,20 @@ def recall_history(listeners: Iterable[Listener], run: str, entries: Sequence[ev
                 logger.exception("a listener of run %s failed", run)
 
 
+def find_tracer(listeners: Iterable[Listener]) -> TracingListener | None:
+    """The first listener that makes traces."""
+    for listener in map(_unguarded, listeners):
+        if isinstance(listener, TracingListener):
+            return listener
+    return None
+
+
+def _unguarded(listener: Listener) -> Listener:
+    return listener.listener if isinstance(listener, GuardedListener) else listener
+
+
 def _is_same(listener: Listener, other: Listener) -> bool:
     """Whether two are one and the same. A bound method is made anew each time it is named."""
-    if isinstance(listener, GuardedListener):
-        listener = listener.listener
-    if isinstance(other, GuardedListener):
-        other = other.listener
+    listener = _unguarded(listener)
+    other = _unguarded(other)
     return listener is other or (isinstance(listener, MethodType) and listener == other)

@@ -24,7 +24,7 @@ from chargehand.errors import ChargehandError, Fenced, PlanInvalid, Refused, Sto
 from chargehand.journal.codec import check
 from chargehand.journal.protocol import Journal, Lease
 from chargehand.runtime.context import RunnerPort, perform
-from chargehand.runtime.executor import Executor, Listener, PromptMessage
+from chargehand.runtime.executor import Executor, Listener, PromptMessage, TracingListener
 from chargehand.runtime.run_log import RunLog, logged_events, watch_breaker
 
 Clock: TypeAlias = Callable[[], Instant]
@@ -100,6 +100,7 @@ class RunLoop:
         "run",
         "runner",
         "state",
+        "tracer",
     )
 
     def __init__(
@@ -111,6 +112,7 @@ class RunLoop:
         clock: Clock,
         runner: RunnerPort,
         listener: Listener | None = None,
+        tracer: TracingListener | None = None,
         on_text: TextListener | None = None,
         *,
         unwritten: Sequence[ev.Entry] = (),
@@ -120,6 +122,7 @@ class RunLoop:
         self.run = lease.run
         self.executor = executor
         self.runner = runner
+        self.tracer = tracer
         self._journal = journal
         self._lease = lease
         self._clock = clock

@@ -32,7 +32,7 @@ from chargehand.runtime.approving import Callbacks, drive_with_answers
 from chargehand.runtime.commands import receiving_commands
 from chargehand.runtime.dispatch_port import Dispatcher
 from chargehand.runtime.executor import Executor, Listener
-from chargehand.runtime.listeners import combine_listeners, recall_history
+from chargehand.runtime.listeners import combine_listeners, find_tracer, recall_history
 from chargehand.runtime.nested import NestedRuns, cancel_remote_runs, had_effects, runs_waiting_inside
 from chargehand.runtime.remote import RemoteExecutor
 from chargehand.runtime.run_loop import Clock, RunLoop, TextListener, steady
@@ -370,6 +370,7 @@ class Runner:
         kept: list[ev.Entry] | None = None,
     ) -> RunLoop:
         _, on_text = self._heard
+        listeners = self._listeners(quiet=quiet)
         return RunLoop(
             journal=self._journal,
             executor=self._executor,
@@ -377,7 +378,8 @@ class Runner:
             state=state,
             clock=clock,
             runner=self,
-            listener=combine_listeners(self._listeners(quiet=quiet)),
+            listener=combine_listeners(listeners),
+            tracer=find_tracer(listeners),
             on_text=None if quiet else on_text,
             unwritten=unwritten,
             kept=kept,

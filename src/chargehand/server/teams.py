@@ -34,6 +34,7 @@ from chargehand.server.settings import TeamSource
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, unknown
 from chargehand.team import Team
+from chargehand.trace_context import TRACEPARENT
 
 _MAX_OUTER_REQUESTS = 1000
 _MANY = 2**53  # a cap that is never reached
@@ -178,7 +179,6 @@ def webhook_key(team: str, webhook: Webhook) -> str:
     return f"{team}/{webhook.name}"
 
 
-TRACEPARENT = "traceparent"
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 CALLER_TRACE: ContextVar[str] = ContextVar("chargehand_caller_trace", default="")
 """The header `traceparent` of the HTTP call that is answered: a run that it starts belongs to that trace."""

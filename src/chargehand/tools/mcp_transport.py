@@ -22,6 +22,7 @@ from mcp_types import jsonrpc_message_adapter
 
 from chargehand.engine.policy import Seconds
 from chargehand.tools.egress import Egress
+from chargehand.trace_context import trace_headers
 
 logger = logging.getLogger(__name__)
 
@@ -182,6 +183,7 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
         self._http = httpx2.AsyncHTTPTransport(trust_env=False)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        request.headers.update(trace_headers())
         if self._egress is not None:
             request = await self._located(request, self._egress)
         response = await self._http.handle_async_request(request)
