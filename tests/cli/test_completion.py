@@ -38,7 +38,16 @@ def offered(folder: Path, *words: str) -> list[str]:
 def test_verbs_options_and_choices_are_offered(tmp_path: Path) -> None:
     assert {"run", "memory", "fault-server", "completion"} <= set(offered(tmp_path, ""))
     assert offered(tmp_path, "re") == ["resume", "replay"]
-    assert offered(tmp_path, "runs", "") == ["list", "show", "export", "cancel", "prune", "backup", "restore"]
+    assert offered(tmp_path, "runs", "") == [
+        "list",
+        "show",
+        "export",
+        "cancel",
+        "prune",
+        "webhooks",
+        "backup",
+        "restore",
+    ]
     assert offered(tmp_path, "run", "--du") == ["--durability"]
     assert offered(tmp_path, "runs", "prune", "--dr") == ["--dry-run"]
     assert offered(tmp_path, "run", "--approve", "") == ["auto", "ask"]
