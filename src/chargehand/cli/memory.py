@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from msgspec import Struct, structs
 
@@ -25,6 +25,7 @@ from chargehand.memory.archives import Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import Block, Grant, Origin, Restore, Rethink
 from chargehand.memory.chunking import KINDS, read_sources
 from chargehand.memory.session import OpenMemory
+from chargehand.runtime.trace import with_defaults
 from chargehand.store_url import PostgresUrl
 from chargehand.text.words import listed
 
@@ -102,7 +103,7 @@ class _Session(Struct, frozen=True):
             self.note(note, tone)
 
     def print_json(self, document: object) -> None:
-        self.out.json(_with_defaults(document))
+        self.out.json(with_defaults(document))
 
     def note(self, text: str, tone: Tone = "dim") -> None:
         """Print a remark beside the data."""
@@ -140,17 +141,6 @@ class _Session(Struct, frozen=True):
     def id_for(self, kind: type[Block | Archive], name: str) -> str:
         """The id that a declaration in the team file would give it, so that a later declaration finds it."""
         return id_of(kind, self.declared.memory.space or self.declared.team, name)
-
-
-def _with_defaults(value: object) -> object:
-    """Data with every field: structs leave defaults out, and programs should not have to know them."""
-    if isinstance(value, Struct):
-        return {name: _with_defaults(getattr(value, name)) for name in value.__struct_fields__}
-    if isinstance(value, dict):
-        return {key: _with_defaults(item) for key, item in cast("dict[str, object]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_with_defaults(item) for item in cast("list[object]", value)]
-    return value
 
 
 def describe_origin(origin: Origin) -> str:

@@ -762,7 +762,7 @@ def _messages(value: object) -> list[object]:
 
 
 def with_defaults(value: object) -> object:
-    """A trace as plain data in which every field is there, also one that has its default."""
+    """Structs as plain data in which every field is there, also one that has its default."""
     if isinstance(value, Struct):
         config = value.__struct_config__
         tag: dict[str, object] = {config.tag_field: config.tag} if config.tag_field else {}
