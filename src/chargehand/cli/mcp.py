@@ -26,6 +26,7 @@ from chargehand.tools.mcp_lock import (
     PinnedServer,
     PinnedTool,
     approve_tools,
+    changed_fields,
     find_differences,
     read_lock,
     write_lock,
@@ -241,9 +242,8 @@ def _show_differences(
     if not differences:
         console.line(f"mcp:{name} is as it was approved", "good")
         return
-    for part in differences.identity:
-        before = getattr(pinned.identity, part)
-        console.line(clean(f"mcp:{name}: its {part} was {before!r} and is {getattr(listed.identity, part)!r}"), "warn")
+    for part, (before, now) in changed_fields(pinned.identity, listed.identity).items():
+        console.line(clean(f"mcp:{name}: its {part} was {before!r} and is {now!r}"), "warn")
     for tool in differences.missing:
         now = differences.renamed.get(tool)
         words = f"is called {now} now" if now else "is gone"

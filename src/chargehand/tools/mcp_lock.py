@@ -150,13 +150,15 @@ class PinDifferences(Struct, frozen=True):
         return ""
 
 
+def changed_fields(before: Struct, after: Struct) -> dict[str, tuple[object, object]]:
+    """The fields in which two structs of a kind differ, with the value of each."""
+    current = structs.asdict(after)
+    return {name: (value, current[name]) for name, value in structs.asdict(before).items() if value != current[name]}
+
+
 def find_differences(pinned: PinnedServer, listed: PinnedServer, unfit: Collection[str] = ()) -> PinDifferences:
     """Compare what a server is now with what was approved. `unfit` are the tools that no model can be given."""
-    identity = tuple(
-        part
-        for part in ServerIdentity.__struct_fields__
-        if getattr(pinned.identity, part) != getattr(listed.identity, part)
-    )
+    identity = changed_fields(pinned.identity, listed.identity)
     missing = tuple(name for name in pinned.tools if name not in listed.tools and name not in unfit)
     new = tuple(name for name in listed.tools if name not in pinned.tools)
     by_content = {tool_digest("", listed.tools[name]): name for name in new}
@@ -164,10 +166,9 @@ def find_differences(pinned: PinnedServer, listed: PinnedServer, unfit: Collecti
     changed: dict[str, tuple[str, ...]] = {name: ("definition",) for name in pinned.tools if name in unfit}
     for name, tool in pinned.tools.items():
         if name in listed.tools and listed.tools[name].sha256 != tool.sha256:
-            parts = ("description", "schema", "hints")
-            changed[name] = tuple(part for part in parts if getattr(tool, part) != getattr(listed.tools[name], part))
+            changed[name] = tuple(part for part in changed_fields(tool, listed.tools[name]) if part != "sha256")
     return PinDifferences(
-        identity=identity,
+        identity=tuple(identity),
         changed=changed,
         new=new,
         missing=missing,
@@ -220,9 +221,8 @@ def write_lock(file: Path, lock: McpLock) -> None:
             stream.write(f"{ascii_body}\n")
         Path(draft).chmod(0o644)
         Path(draft).replace(file)
-    except BaseException:
+    finally:
         Path(draft).unlink(missing_ok=True)
-        raise
 
 
 def _escape(match: re.Match[str]) -> str:
