@@ -1,11 +1,12 @@
 """What asyncio lacks: a group of tasks that raises errors bare, and a coroutine that was tried before it is awaited.
 
-Also answers to futures of other threads' loops.
+Also answers to futures of other threads' loops, and a guard around work whose errors are only logged.
 """
 
 import asyncio
 import logging
 from collections.abc import Coroutine, Generator, Iterable
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, cast
@@ -31,6 +32,15 @@ def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     if isinstance(first, BaseExceptionGroup):
         return first_error(cast("BaseExceptionGroup[BaseException]", first))
     return first
+
+
+@contextmanager
+def log_errors(message: str, *values: object) -> Generator[None]:
+    """Log what is raised inside and go on: a listener or background work must not end what it belongs to."""
+    try:
+        yield
+    except Exception:
+        logger.exception(message, *values)
 
 
 class Begun:

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from chargehand.concurrency import log_errors
 from chargehand.engine import events as ev
 from chargehand.engine.policy import Seconds
 from chargehand.engine.state import Work
@@ -231,11 +232,9 @@ class SpanSender:
         give_up = time.monotonic() + _GIVE_UP
         pause = _FIRST_PAUSE
         while not self._over:
-            try:
+            with log_errors("spans could not be sent"):
                 if self._exporter.export(spans) is SpanExportResult.SUCCESS:
                     return
-            except Exception:  # the exporter's mistake must not end the sending
-                logger.exception("spans could not be sent")
             if time.monotonic() > give_up:
                 logger.warning("%d spans are given up: the collector has not taken them for 10 minutes", len(spans))
                 return

@@ -6,16 +6,15 @@ none. Here heartbeats also go on while other code blocks its loop.
 
 import asyncio
 import atexit
-import logging
 import os
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from chargehand.concurrency import log_errors
 from chargehand.engine.policy import Seconds
 
 Outcome = TypeVar("Outcome")
-logger = logging.getLogger(__name__)
 _EXIT_TIMEOUT: Seconds = 2.0
 
 
@@ -76,10 +75,8 @@ class ClientThread:
 
 
 async def _guard(work: Coroutine[Any, Any, None]) -> None:
-    try:
+    with log_errors("background work of a store ended with an error"):
         await work
-    except Exception:  # a bug in one store must not end the others
-        logger.exception("background work of a store ended with an error")
 
 
 _THREADS: list[ClientThread] = [ClientThread()]

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from types import MethodType
 
+from chargehand.concurrency import log_errors
 from chargehand.engine import events as ev
 from chargehand.engine.declared import argument_problem, is_async
 from chargehand.errors import Invalid
@@ -62,10 +63,8 @@ def combine_listeners(listeners: Iterable[Listener]) -> Listener | None:
 
     def listen(run: str, entries: Sequence[ev.Entry]) -> None:
         for member in members:
-            try:
+            with log_errors("a listener of run %s failed", run):
                 member(run, entries)
-            except Exception:  # an onlooker's mistake must not end what it looks at
-                logger.exception("a listener of run %s failed", run)
 
     return listen
 
@@ -74,10 +73,8 @@ def recall_history(listeners: Iterable[Listener], run: str, entries: Sequence[ev
     """Tell those listeners that must know it what a run wrote before it is resumed."""
     for listener in listeners:
         if isinstance(listener, HistoryListener):
-            try:
+            with log_errors("a listener of run %s failed", run):
                 listener.recall(run, entries)
-            except Exception:  # an onlooker's mistake must not end what it looks at
-                logger.exception("a listener of run %s failed", run)
 
 
 def find_tracer(listeners: Iterable[Listener]) -> TracingListener | None:

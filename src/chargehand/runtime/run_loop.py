@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Raw, json
 
-from chargehand.concurrency import BareTaskGroup
+from chargehand.concurrency import BareTaskGroup, log_errors
 from chargehand.engine import events as ev
 from chargehand.engine.admit import admit
 from chargehand.engine.decide import decide
@@ -250,10 +250,8 @@ class RunLoop:
                 self._words.publish(parent.run, Work("attempt", parent.task, parent.attempt), text)
         if self._on_text is None:
             return
-        try:
+        with log_errors("the listener of run %s failed", self.run):
             self._on_text(self.run, work, text)
-        except Exception:  # an onlooker's mistake must not end what it looks at
-            logger.exception("the listener of run %s failed", self.run)
 
     @property
     def heard(self) -> bool:
@@ -457,10 +455,8 @@ class RunLoop:
             self.kept += entries
         if self._listener is None:
             return
-        try:
+        with log_errors("the listener of run %s failed", self.run):
             self._listener(self.run, entries)
-        except Exception:  # an onlooker's mistake must not end what it looks at
-            logger.exception("the listener of run %s failed", self.run)
 
     def _align(self, jobs: asyncio.TaskGroup) -> None:
         state = self.state

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
+from chargehand.concurrency import log_errors
 from chargehand.engine import events as ev
 from chargehand.engine.fold import replay
 from chargehand.engine.policy import Seconds
@@ -256,10 +257,8 @@ async def recover(tenant: Tenant) -> None:
 
 async def _try(tenant: Tenant, work: Awaitable[object]) -> None:
     """What stops one API must not stop the others."""
-    try:
+    with log_errors("not every open run of %s was resumed", tenant.name):
         await work
-    except Exception:
-        logger.exception("not every open run of %s was resumed", tenant.name)
 
 
 async def reopen(tenants: Tenants) -> None:
