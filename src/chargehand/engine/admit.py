@@ -181,24 +181,22 @@ def _idle(state: RunState, task: TaskId, allowed: tuple[Status, ...]) -> Progres
     return progress
 
 
-_PLAN_VERDICTS = ("approve", "edit", "reject")
-_CALL_VERDICTS = ("approve", "reject")
-_EFFECT_VERDICTS = ("done", "again", "fail")
-_QUESTION_VERDICTS = ("answer", "reject")
+VERDICTS: dict[str, tuple[str, ...]] = {
+    "plan": ("approve", "reject"),
+    "tool": ("approve", "reject"),
+    "effect": ("done", "again", "fail"),
+    "question": ("answer", "reject"),
+}
+"""What answers a question, by its kind. The plan of the run itself may also be edited."""
 
 
 def _reply(state: RunState, report: ev.InputAnswered) -> ev.Event:
     question = state.input
     if question is None or question.number != report.number:
         raise Refused(f"question {report.number} is not being asked")
-    if question.what == "effect":
-        verdicts = _EFFECT_VERDICTS
-    elif question.what == "question":
-        verdicts = _QUESTION_VERDICTS
-    elif question.what == "plan" and not question.task:
-        verdicts = _PLAN_VERDICTS
-    else:  # the plan of a nested run cannot be edited from here
-        verdicts = _CALL_VERDICTS
+    verdicts = VERDICTS[question.what]
+    if question.what == "plan" and not question.task:  # the plan of a nested run cannot be edited from here
+        verdicts = (*verdicts, "edit")
     if report.verdict not in verdicts:
         raise Refused(f"{report.verdict!r} does not answer this question; say one of {', '.join(verdicts)}")
     if report.verdict == "answer" and question.question is not None:

@@ -40,6 +40,7 @@ from starlette.routing import Route
 
 from chargehand import __version__
 from chargehand.engine import events as ev
+from chargehand.engine.admit import VERDICTS
 from chargehand.server.extension import (
     PROBLEM_HANDLERS,
     AnswerBody,
@@ -71,7 +72,6 @@ _STATES = {
     "cancelled": pb.TASK_STATE_CANCELED,
 }
 _ENDED = (pb.TASK_STATE_COMPLETED, pb.TASK_STATE_FAILED, pb.TASK_STATE_CANCELED)
-_VERDICTS = {"plan": ("approve", "reject"), "tool": ("approve", "reject"), "effect": ("done", "again", "fail")}
 
 
 # --- a run as a task
@@ -112,7 +112,7 @@ def _question_text(question: ev.InputRequested, info: RunInfo) -> str:
     if question.what == "question":
         options = f" ({', '.join(question.question.options)})" if question.question else ""
         return f"{question.text}{options}"
-    return f"{question.text}\nReply {', '.join(_VERDICTS[question.what])}."
+    return f"{question.text}\nReply {', '.join(VERDICTS[question.what])}."
 
 
 def _artifacts(info: RunInfo) -> list[pb.Artifact]:
@@ -173,8 +173,8 @@ def _answer(info: RunInfo, message: pb.Message) -> AnswerBody:
         return AnswerBody(number=question.number, verdict="answer", result=text)
     verdict, _, feedback = text.partition(" ")
     plain = verdict.strip(".,:;!").casefold()
-    if plain not in _VERDICTS[question.what]:
-        allowed = ", ".join(_VERDICTS[question.what])
+    if plain not in VERDICTS[question.what]:
+        allowed = ", ".join(VERDICTS[question.what])
         raise InvalidParamsError(message=f"begin the answer with one of: {allowed}")
     return msgspec.convert({"number": question.number, "verdict": plain, "feedback": feedback.strip()}, AnswerBody)
 

@@ -15,6 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from chargehand.engine import events as ev
+from chargehand.engine.admit import VERDICTS
 from chargehand.models.messages import Reply
 from chargehand.server.extension import (
     PROBLEM_HANDLERS,
@@ -32,12 +33,6 @@ from chargehand.server.extension import (
 VERSION = "1.0"
 THREAD = "ag-ui-thread"
 """The label of a run that holds its thread."""
-_ANSWERS = {
-    "plan": ["approve", "reject"],
-    "tool": ["approve", "reject"],
-    "effect": ["done", "again", "fail"],
-    "question": ["answer", "reject"],
-}
 
 Json: TypeAlias = dict[str, Any]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -268,7 +263,7 @@ def _interrupts(info: RunInfo) -> list[Json]:
         return []
     schema: Json = {
         "type": "object",
-        "properties": {"verdict": {"enum": _ANSWERS[question.what]}, "feedback": {"type": "string"}, "result": {}},
+        "properties": {"verdict": {"enum": VERDICTS[question.what]}, "feedback": {"type": "string"}, "result": {}},
         "required": ["verdict"],
     }
     text = question.text or "Approve the plan?"
