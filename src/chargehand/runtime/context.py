@@ -287,8 +287,7 @@ class _StepContext:
         key = f"{self._line.run}/{task}/{attempt}/{number}"
         self._open_steps[key] = number
         try:
-            with self._traced(step=number):
-                done = await call(key)
+            done = await (call(key) if self._line.tracer is None else self._call_traced(call, key, number))
         except WorkFailed as error:
             if is_paid and error.used is not None and effect != "effect":
                 await self._line.ask(ev.StepFailed(task, attempt, number, error.used))
@@ -307,15 +306,11 @@ class _StepContext:
             await self._record(finished)
         return _shaped(result, shape)
 
-    @contextmanager
-    def _traced(self, *, step: int = 0, call: int = 0) -> Generator[None]:
-        """Let the requests of a call belong to its span, if there are traces."""
-        tracer = self._line.tracer
-        if tracer is None:
-            yield
-            return
-        with outgoing_trace(tracer.traceparent(self._line.run, self._work, step=step, call=call)):
-            yield
+    async def _call_traced(self, call: Callable[[str], Awaitable[Done]], key: str, step: int) -> Done:
+        """Make a call whose requests belong to its span."""
+        assert self._line.tracer is not None, "there are traces"
+        with outgoing_trace(self._line.tracer.traceparent(self._line.run, self._work, step=step)):
+            return await call(key)
 
     def _next_recorded(self, request_digest: str, effect: Effect) -> Raw | None:
         """The result of the next step, where it was recorded before; None: it is made, under a new number."""
@@ -538,7 +533,9 @@ class _StepContext:
     def model_call(self) -> Generator[int]:
         self._calls += 1
         call = self._calls
-        with self._traced(call=call):
+        tracer = self._line.tracer
+        traceparent = "" if tracer is None else tracer.traceparent(self._line.run, self._work, call=call)
+        with outgoing_trace(traceparent):
             yield call
 
     def record_call(
