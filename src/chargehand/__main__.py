@@ -1,7 +1,5 @@
 """`python -m chargehand` is `chargehand`."""
 
-import sys
+from chargehand.cli.main import run_program
 
-from chargehand.cli.main import main
-
-sys.exit(main())
+run_program()

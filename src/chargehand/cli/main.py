@@ -8,6 +8,7 @@ import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -151,6 +152,18 @@ def _function(verb: str, prefix: str = "") -> Callable[[Any], Any]:
 
 
 # --- one command
+
+
+def run_program() -> NoReturn:
+    """Run the command of this process, and end it."""
+    status = main()
+    if "temporalio" in sys.modules:  # its threads may abort the process in Python's own shutdown
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

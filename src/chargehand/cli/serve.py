@@ -1,6 +1,5 @@
 """`chargehand serve`: teams over HTTP, for `letta-client`, OpenAI clients and our own API. `tokens`: access to it."""
 
-import logging
 import os
 import shlex
 import sys
@@ -9,7 +8,7 @@ import time
 import webbrowser
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -162,18 +161,7 @@ def serve(options: Namespace) -> int:
         JsonLines.trace_ids = tracing.log_ids
     say = Console(sys.stderr).line if options.reload else None
     app.serve(wanted, lookup, ready, apis, listeners, on_reload=say)
-    if wanted.engine is not None:
-        end_process()
     return 0
-
-
-def end_process() -> None:
-    """End without Python's own shutdown: Temporal's library may abort the process in it, when all has been done."""
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(0)
 
 
 def find_plugins(names: Sequence[str]) -> "tuple[list[HttpApi], list[Listener]]":

@@ -19,7 +19,7 @@ from chargehand.cli.arguments import (
     team_source,
 )
 from chargehand.cli.console import Console
-from chargehand.cli.serve import TOKEN, end_process
+from chargehand.cli.serve import TOKEN
 from chargehand.cli.tracing import listener_from
 from chargehand.config.environment import lookup, secret_values
 from chargehand.errors import Invalid
@@ -115,5 +115,4 @@ def worker(options: Namespace) -> int:
     todo = cluster.WorkSettings(queues=options.queues, slots=options.slots)
     tracing = listener_from(os.environ)
     app.work(wanted, lookup, ready, todo, listeners=() if tracing is None else (tracing,))
-    end_process()
     return 0

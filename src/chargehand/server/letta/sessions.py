@@ -315,14 +315,19 @@ class Sessions:
     async def log_of(self, run: str) -> MessageLog | None:
         """What a run has come to, under way or not; None if there is none."""
         session = self.find(run)
-        if session is not None:
+        if session is not None and not self._is_shared:
             return session.log
-        indexed = await self.index.run(run)
+        name = await self._name_of(run) if session is None else session.log.name
         try:
-            logs = await self._read(run if indexed is None else indexed.name)
+            logs = await self._read(name)  # with other servers even of a run that goes on here: they may know more
         except RunUnknown:
             return None
         return next((log for log in logs if log.run == run), None)
+
+    async def _name_of(self, run: str) -> str:
+        """The name of the journal that a run is in."""
+        indexed = await self.index.run(run)
+        return run if indexed is None else indexed.name
 
     async def _read(self, name: str) -> list[MessageLog]:
         """What agents said in a journal; nothing if it is the run of a team."""
