@@ -1,6 +1,7 @@
 """Two servers and a worker on one PostgreSQL and one Temporal: any server begins, shows, follows and tells any run."""
 
 import threading
+import time
 
 import httpx
 
@@ -17,12 +18,21 @@ def test_a_run_that_a_worker_drives_is_followed_answered_and_cancelled_through_a
     with cluster() as group:
         group.write_team(milliseconds=300)
         servers = [group.start_server(), group.start_server()]
-        worker = group.start_worker()
-        for process in (*servers, worker):
-            process.wait_ready()
+        for server in servers:
+            server.wait_ready()
         with client_of(servers[0]) as one, client_of(servers[1]) as other:
+            _check_cancelled_without_worker(group, other)
+            group.start_worker().wait_ready()
             _check_followed(group, one, other)
             _check_told(group, one, other)
+
+
+def _check_cancelled_without_worker(group: Cluster, other: httpx.Client) -> None:
+    run = group.begin("queued", TASKS, group.servers[0])
+    began = time.monotonic()
+    cancelled = other.post(f"/api/runs/{run}/cancel", json={"reason": "no worker comes"})
+    assert (cancelled.status_code, cancelled.json()["summary"]["state"]) == (200, "cancelled"), cancelled.text
+    assert time.monotonic() - began < 15, "no worker is waited for"
 
 
 def _check_followed(group: Cluster, one: httpx.Client, other: httpx.Client) -> None:

@@ -172,6 +172,22 @@ async def test_a_driver_that_does_not_answer_is_named_and_the_command_stays(
         assert [command.event for command in await commands_of(other).open("r")] != []
 
 
+async def test_a_run_that_no_process_drives_is_told_as_such_and_the_command_stays(
+    postgres_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chargehand.runtime.commands._PATIENCE", 0.5)
+
+    async def no_worker() -> None:
+        """The engine keeps it for one that comes."""
+
+    async with opened_journal(postgres_store) as other:
+        async with driven(postgres_store):
+            pass
+        with pytest.raises(RunBusy, match=r"no process drives run 'r'.*doctor --cluster.*is kept"):
+            await send_command(other, "r", STOP, no_worker)
+        assert [command.event for command in await commands_of(other).open("r")] != []
+
+
 async def test_commands_are_kept_apart_by_tenant_and_go_with_their_run(postgres_store: str) -> None:
     async with driven(postgres_store) as (_, drive), opened_journal(f"{postgres_store}&tenant=lab") as stranger:
         with pytest.raises(RunUnknown):

@@ -123,10 +123,7 @@ async def send_command(journal: Journal, run: str, event: ev.Event, resume: Call
         until = asyncio.get_running_loop().time() + _PATIENCE
         while not await _is_done(journal, run, command, resume):
             if asyncio.get_running_loop().time() > until:
-                raise RunBusy(
-                    f"the process that drives run {run!r} has not answered for {_PATIENCE:.0f} s; "
-                    "what you asked is kept, and is handled as soon as a process drives the run"
-                )
+                raise RunBusy(await _why_unanswered(commands, run, command))
             try:
                 async with asyncio.timeout(_LOOK):
                     await changed.wait()
@@ -134,6 +131,15 @@ async def send_command(journal: Journal, run: str, event: ev.Event, resume: Call
                 continue
             finally:
                 changed.clear()
+
+
+async def _why_unanswered(commands: Commands, run: str, command: str) -> str:
+    status = await commands.status(command)
+    if status is None or status.is_held:
+        problem = f"the process that drives run {run!r} has not answered for {_PATIENCE:.0f} s"
+    else:
+        problem = f"no process drives run {run!r}: start a worker of its queue (chargehand doctor --cluster names it)"
+    return f"{problem}; what you asked is kept, and is handled as soon as a process drives the run"
 
 
 async def _is_done(journal: Journal, run: str, command: str, resume: Callable[[], Awaitable[object]]) -> bool:

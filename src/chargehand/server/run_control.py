@@ -102,9 +102,27 @@ async def _tell_elsewhere(tenant: Tenant, run: str, say: Say, dispatcher: Dispat
     recorded = structs.replace(recorded, is_driven=is_held or is_in_queue)
     _check_open(recorded)
     event = say(recorded)
-    if event is not None:
-        _check_may_tell(recorded, event)
-        await dispatcher.tell(run, tenant.redact(event))
+    if event is None:
+        return
+    _check_may_tell(recorded, event)
+    clean_event = tenant.redact(event)
+    is_cancel = isinstance(event, ev.CancelRequested)
+    if is_cancel and not is_held and await _cancel_here(tenant, recorded, clean_event):
+        return
+    await dispatcher.tell(run, clean_event)
+
+
+async def _cancel_here(tenant: Tenant, recorded: RecordedRun, cancel: ev.Event) -> bool:
+    """Cancel a run that waits for a worker, without waiting for one; False if it has to be told to a process."""
+    requested = recorded.requested
+    if requested.team not in tenant.part(Teams).teams:
+        return False
+    served = await tenant.part(Teams).of(requested.team, requested.budget)
+    try:
+        await served.runner.resume(recorded.run, cancel)
+    except RunBusy:  # a worker has just taken it
+        return False
+    return True
 
 
 def _check_open(recorded: RecordedRun) -> None:
