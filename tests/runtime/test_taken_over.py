@@ -152,6 +152,33 @@ def test_a_drained_run_begins_no_step_and_its_open_call_may_finish(patience: flo
     assert executor.begun == begun
 
 
+class Function(Calls):
+    """A worker that makes no steps: it is a function, or an agent of another framework."""
+
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
+        return await self._call(0)("")
+
+
+@pytest.mark.parametrize(("patience", "begun"), [(60.0, [0]), (1.0, [0, 0])])
+def test_a_drained_worker_that_makes_no_steps_may_finish(patience: float, begun: list[int]) -> None:
+    executor = Function()
+    stage = Stage(executor)
+
+    async def story() -> str:
+        job = asyncio.get_running_loop().create_task(stage.driver.start("run", ASKED))
+        await asyncio.sleep(5.0)
+        began = asyncio.get_running_loop().time()
+        await stage.driver.drain(patience)
+        assert asyncio.get_running_loop().time() - began < 6.0
+        job.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            return (await job).ending
+        return (await stage.driver.resume("run")).ending
+
+    assert stage.play(story) == "complete"
+    assert executor.begun == begun
+
+
 class Killed(BaseException):
     """The process is gone."""
 

@@ -89,7 +89,7 @@ class RunPort(Protocol):
 
     def put(self, report: ev.StepStarted) -> None: ...
 
-    async def may_begin_step(self) -> None: ...
+    async def may_begin_step(self, work: Work) -> None: ...
 
     def note(self, event: ev.Noted | ev.PromptSent | ev.ModelCalled) -> None: ...
 
@@ -279,7 +279,7 @@ class _StepContext:
         )
         is_paid = reserve != NOTHING
         if self._line.draining:
-            await self._line.may_begin_step()
+            await self._line.may_begin_step(self._work)
         if effect == "read" and not is_paid:  # neither acts nor costs: it need not be on disk first
             self._line.put(started)
         else:

@@ -74,6 +74,7 @@ class RunLoop:
         "_alarm",
         "_awaiting",
         "_clock",
+        "_held_back",
         "_inbox",
         "_journal",
         "_lease",
@@ -147,6 +148,8 @@ class RunLoop:
         self._wakeup: asyncio.Future[None] | None = None
         self._over = False
         self.draining = False
+        self._held_back: set[Work] = set()
+        """Attempts that would begin a step, but that it drains."""
         self.over = asyncio.Event()
         """Set when it has stopped, and everything that was begun in it, too."""
         self._alarm: tuple[float, asyncio.TimerHandle] | None = None
@@ -210,22 +213,25 @@ class RunLoop:
         """Begin neither work nor steps any more: this process is about to stop, and what is under way may finish."""
         self.draining = True
 
-    async def may_begin_step(self) -> None:
+    async def may_begin_step(self, work: Work) -> None:
         """Wait for ever while it drains: the step is begun by the process that resumes the run."""
         if self.draining:
+            self._held_back.add(work)
             await asyncio.get_running_loop().create_future()
 
     @property
     def is_calling(self) -> bool:
-        """Whether a call is under way that would have to be repeated, other than runs inside this one."""
-        state = self.state
-        for work in state.owing:
-            if work.kind != "attempt":
-                return True
-            steps = (state.tasks[work.task].steps or {}).values()
-            if any(step.result is None and step.kind not in STARTS_RUN for step in steps):
-                return True
-        return False
+        """Whether something is under way that would have to be repeated, other than runs inside this one."""
+        return any(self._is_calling(work) for work in self.state.owing)
+
+    def _is_calling(self, work: Work) -> bool:
+        if work.kind != "attempt":
+            return True
+        steps = (self.state.tasks[work.task].steps or {}).values()
+        kinds = [step.kind for step in steps if step.result is None]
+        if not kinds:  # it is in code of its own, which may be all that it does
+            return work in self._running and work not in self._held_back
+        return any(kind not in STARTS_RUN for kind in kinds)
 
     @property
     def only_waits(self) -> bool:
