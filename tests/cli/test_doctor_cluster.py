@@ -106,8 +106,19 @@ def test_a_queue_without_workers_is_told_and_one_with_a_worker_is_well(
 
     status, lines = asyncio.run(work())
     assert lines["engine"][0] == "good"
-    assert lines["workers of desk"] == ("good", "1 ask for its runs")
+    assert lines["workers of desk"] == ("good", "1 asked for its runs in the last 90 s")
     assert (status, lines["workers of gpu"]) == (1, ("bad", "none: its runs wait"))
+
+
+def test_a_team_that_is_named_needs_workers_before_it_has_runs(
+    postgres_store: str, temporal: TemporalServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    team = tmp_path / "team.yaml"
+    team.write_text("version: 1\nname: studio\nworkers:\n  painter: {description: paints, queue: gpu}\n")
+    assert doctor(postgres_store, capsys, "--engine", temporal.url)[0] == 0
+    status, lines = doctor(postgres_store, capsys, "--engine", temporal.url, "--team", str(team))
+    none = ("bad", "none: its runs wait")
+    assert (status, lines["workers of studio"], lines["workers of gpu"]) == (1, none, none)
 
 
 def test_an_engine_that_does_not_answer_is_told(postgres_store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -154,6 +154,26 @@ async def test_a_job_with_more_runs_than_slots_is_shared_with_other_processes(
         assert min(len(first.driven), len(second.driven)) >= 2
 
 
+async def test_a_run_that_cannot_be_driven_is_tried_again_and_logged_in_a_line(
+    postgres_store: str, temporal: TemporalServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    executor = ScriptedExecutor(Script())
+    async with process(postgres_store, temporal.url, executor, deployment=new_deployment()) as worker:
+        drive = worker.drive
+        reasons = iter([Refused("no team here has its worker")] * 2)
+
+        async def fail_twice(run: str, *, steal: bool) -> bool:
+            for reason in reasons:
+                raise reason
+            return await drive(run, steal=steal)
+
+        worker.drive = fail_twice
+        await begin(worker, "r")
+        assert await ending(worker, "r") == "complete"
+    assert caplog.messages.count("run r cannot be driven: no team here has its worker") == 2
+    assert "Traceback" not in caplog.text
+
+
 async def test_an_engine_that_cannot_be_used_is_named_with_what_to_do(temporal: TemporalServer) -> None:
     with pytest.raises(StoreUnavailable, match="start Temporal, or correct --engine"):
         await TemporalEngine.connect(EngineUrl(f"127.0.0.1:{free_port()}"), deployment="test")

@@ -133,7 +133,7 @@ def test_two_teams_of_one_name_are_refused(tmp_path: Path) -> None:
     with running(settings_in(tmp_path, teams=(greeters(), greeters()))) as server:
         found = httpx.get(f"{server.url}/api/teams", headers=server.headers)
     assert found.status_code == 422
-    assert "two teams are called 'greeters'" in found.json()["detail"]
+    assert "another team is called 'greeters', too" in found.json()["detail"]
 
 
 def test_a_team_is_run_planned_and_checked_by_its_name(tmp_path: Path) -> None:

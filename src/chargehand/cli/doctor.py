@@ -15,6 +15,7 @@ from chargehand.cli.format import ago, counted, dollars, seconds
 from chargehand.config.cluster_doctor import check_cluster
 from chargehand.config.doctor import CheckResult, State, check_surroundings
 from chargehand.config.environment import lookup
+from chargehand.config.load import load_team
 from chargehand.engine.events import Entry, RunEnded, RunRequested
 from chargehand.engine.policy import Retry
 from chargehand.errors import StoreError
@@ -59,7 +60,8 @@ def doctor(options: Namespace) -> int:
 
 async def _check_cluster(options: Namespace) -> list[CheckResult]:
     store = options.journal if isinstance(options.journal, PostgresUrl) else None
-    return await check_cluster(store, engine_of(options), lookup(DEPLOYMENT) or "")
+    queues = load_team(options.team).queues if options.team else ()
+    return await check_cluster(store, engine_of(options), lookup(DEPLOYMENT) or "", queues)
 
 
 def _print_results(lines: Sequence[CheckResult], options: Namespace, console: Console) -> bool:

@@ -3,7 +3,7 @@
 Nothing is changed. No password is shown.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from chargehand.config.doctor import CheckResult, bad, good, missing
 from chargehand.dispatch.engine import EngineUrl
@@ -20,8 +20,13 @@ _LATE: Seconds = 60.0
 _LATE_COMMAND: Seconds = 5.0
 
 
-async def check_cluster(store: PostgresUrl | None, engine: EngineUrl | None, deployment: str = "") -> list[CheckResult]:
-    """Every check in order; none of them raises. `deployment` is its name, where it is not that of the store."""
+async def check_cluster(
+    store: PostgresUrl | None, engine: EngineUrl | None, deployment: str = "", queues: Collection[str] = ()
+) -> list[CheckResult]:
+    """Every check in order; none of them raises. `deployment` is its name, where it is not that of the store.
+
+    `queues` need workers though they may have no runs yet.
+    """
     if store is None:
         todo = "name it: --store postgresql://USER@HOST/NAME, or CHARGEHAND_STORE"
         return [bad("store", "a cluster needs a database that all processes share", todo)]
@@ -33,13 +38,13 @@ async def check_cluster(store: PostgresUrl | None, engine: EngineUrl | None, dep
     if database.schema != database.latest_schema:
         return results
     backlog = await read_backlog(store)
-    results += await _check_engine(store, engine, deployment, backlog)
+    results += await _check_engine(store, engine, deployment, backlog, queues)
     results += _check_backlog(backlog)
     return results
 
 
 async def _check_engine(
-    store: PostgresUrl, url: EngineUrl | None, deployment: str, backlog: Backlog
+    store: PostgresUrl, url: EngineUrl | None, deployment: str, backlog: Backlog, queues: Collection[str]
 ) -> list[CheckResult]:
     if url is None:
         message = "none named: each run is driven by the process that began it, and no other takes it over"
@@ -47,10 +52,11 @@ async def _check_engine(
     from chargehand.journal.postgres_jobs import read_deployment  # noqa: PLC0415 - an extra
 
     name = deployment or (await read_deployment(store)).name
+    names = sorted({*backlog.queues, *queues} - {""})
     try:
-        from chargehand.dispatch.temporal_status import read_engine  # noqa: PLC0415 - an extra
+        from chargehand.dispatch.temporal_status import RECENT, read_engine  # noqa: PLC0415 - an extra
 
-        status = await read_engine(url, deployment=name, queues=[queue for queue in backlog.queues if queue])
+        status = await read_engine(url, deployment=name, queues=names)
     except ModuleNotFoundError as error:
         return [bad("engine", f"{error.name} is not installed", install_command("cluster"))]
     except StoreUnavailable as error:
@@ -60,7 +66,8 @@ async def _check_engine(
     results = [good("engine", f"Temporal {status.version} at {url}, deployment {name}")]
     for queue, pollers in sorted(status.pollers.items()):
         if pollers:
-            results.append(good(f"workers of {queue}", f"{pollers} ask for its runs"))
+            message = f"{pollers} asked for its runs in the last {RECENT:.0f} s"
+            results.append(good(f"workers of {queue}", message))
         else:
             todo = "start a worker that has this team: chargehand worker --team ..."
             results.append(bad(f"workers of {queue}", "none: its runs wait", todo))

@@ -43,6 +43,8 @@ _AT_ONCE = timedelta(milliseconds=1)
 _RETRIES = RetryPolicy(
     initial_interval=timedelta(milliseconds=200), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=10)
 )
+_QUIET = ApplicationErrorCategory.BENIGN
+"""Of errors that were logged here: Temporal's library logs all others with their traceback, for each attempt."""
 _STOPPING: Seconds = 30.0
 """What a worker has for its shutdown after it was drained."""
 _LOOK: Seconds = 0.02
@@ -67,7 +69,7 @@ class TemporalEngine:
         try:
             client = await _connect(url)
         except RuntimeError as error:
-            raise StoreUnavailable(f"{url} cannot be reached: {error}; start Temporal, or correct --engine") from error
+            raise StoreUnavailable(f"{url} cannot be reached; start Temporal, or correct --engine ({error})") from error
         engine = cls(client, url, deployment, heartbeat)
         await engine._check()
         return engine
@@ -177,11 +179,9 @@ def _activity(
             try:
                 await driver.do(job, attempt=info.attempt)
             except (JobStopped, asyncio.CancelledError) as error:  # an attempt that was given up hears no answer
-                message = str(error) or "stopped"
-                category = ApplicationErrorCategory.BENIGN
-                raise ApplicationError(message, next_retry_delay=_AT_ONCE, category=category) from error
+                raise ApplicationError(str(error) or "stopped", next_retry_delay=_AT_ONCE, category=_QUIET) from error
             except JobFailed as error:
-                raise ApplicationError(str(error)) from error
+                raise ApplicationError(str(error), category=_QUIET) from error
 
     return drive
 

@@ -19,7 +19,7 @@ from chargehand.dispatch.temporal import TemporalEngine
 from chargehand.engine.policy import Seconds
 
 _TIMEOUT = timedelta(seconds=10)
-_RECENT: Seconds = 90.0
+RECENT: Seconds = 90.0
 """A process asks for jobs at least once a minute. Temporal lists who did so in the last minutes."""
 
 
@@ -28,7 +28,7 @@ class EngineStatus(Struct, frozen=True):
 
     version: str
     pollers: dict[str, int]
-    """How many processes ask for the jobs of each queue."""
+    """How many processes asked for the jobs of each queue within `RECENT`: some may have stopped since."""
     partitions: dict[str, int]
     """Into how many parts each queue is divided. Tenants take turns within a part."""
 
@@ -49,7 +49,7 @@ async def read_engine(url: EngineUrl, *, deployment: str, queues: Sequence[str])
                 task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
             )
             answer = await service.describe_task_queue(question, timeout=_TIMEOUT)
-            oldest = time.time() - _RECENT
+            oldest = time.time() - RECENT
             pollers[queue] = sum(poller.last_access_time.seconds > oldest for poller in answer.pollers)
             listing = ListTaskQueuePartitionsRequest(namespace=url.namespace, task_queue=task_queue)
             parts = await service.list_task_queue_partitions(listing, timeout=_TIMEOUT)

@@ -114,6 +114,8 @@ async def working(tenants: Tenants, work: WorkSettings) -> AsyncGenerator[JobDri
     for team in teams.teams:
         await teams.of(team)  # what takes long is loaded before the first job arrives
     queues = work.queues or teams.queues
+    if strange := [queue for queue in queues if queue not in teams.queues]:
+        logger.warning("no team here has the queue %s; theirs are %s", ", ".join(strange), ", ".join(teams.queues))
     driver = JobDriver(TenantHost(tenants), queues, slots=work.slots)
     async with engine.serving(driver):
         yield driver

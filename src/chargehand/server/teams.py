@@ -231,7 +231,8 @@ class Teams:
 
     def _add(self, source: TeamSource | None, team: Team) -> None:
         if team.name in self.teams and self._names.get(source) != team.name:
-            raise Invalid(f"two teams are called {team.name!r}; give one of them another name")
+            where = "" if isinstance(source, Team) else f"{source}: "
+            raise Invalid(f"{where}another team is called {team.name!r}, too; give one of them another name")
         for webhook in team.webhooks:
             webhook.secret(self._tenant.lookup)  # one that is missing is told before anybody calls
         self._names[source] = team.name
