@@ -7,6 +7,7 @@
 """
 
 import linecache
+import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -33,7 +34,7 @@ MISTAKES = (
 """What Python raises for mistakes in code. A tool that raises one has a bug; it does not judge its arguments."""
 
 _ABOUT_THE_PATH = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
-_OURS = str(Path(__file__).parent)
+_OURS = f"{Path(__file__).parent}{os.sep}"
 _MOST_FRAMES = 5
 _LONGEST_MESSAGE = 500
 _LONGEST_SOURCE = 200
@@ -124,14 +125,19 @@ def _asked_for(error: BaseException, arguments: Mapping[str, object] | None) -> 
 
 
 def _frames(error: BaseException) -> tuple[Frame, ...]:
-    """The innermost frames of a traceback, the innermost last."""
+    """The innermost frames of a traceback in code that is not ours, the innermost last.
+
+    What is called with wrong arguments raises in our code: that is to be mended where it was called.
+    """
     frames: list[Frame] = []
     for frame, line in traceback.walk_tb(error.__traceback__):
         code = frame.f_code
         frames.append(Frame(code.co_filename, line, code.co_qualname))
-    theirs = next((at for at, frame in enumerate(frames) if not frame.file.startswith(_OURS)), 0)
+    theirs = [at for at, frame in enumerate(frames) if not frame.file.startswith(_OURS)]
+    if theirs:
+        frames = frames[theirs[0] : theirs[-1] + 1]
     described: list[Frame] = []
-    for frame in frames[theirs:][-_MOST_FRAMES:]:
+    for frame in frames[-_MOST_FRAMES:]:
         source = linecache.getline(frame.file, frame.line).strip()[:_LONGEST_SOURCE]
         described.append(Frame(file=_file_name(frame.file), line=frame.line, function=frame.function, source=source))
     return tuple(described)

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -104,6 +104,39 @@ def test_a_mistake_in_it_fails_sixty_tasks_at_once_and_says_where() -> None:
     assert all(failure.permanent and failure.code_error is not None for failure in failures)
     assert "test_function_worker.py, line" in failures[0].message
     assert not replay(entries).breakers
+
+
+async def returns_text(_key: str) -> str:
+    return "a count"
+
+
+async def takes_nothing() -> Done:
+    return Done("a count")
+
+
+def is_not_async(_key: str) -> Done:
+    return Done("a count")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (returns_text, "TypeError: the call of step 'count' returned str; return a Done ("),
+        (takes_nothing, "TypeError: takes_nothing() takes 0 positional arguments but 1 was given ("),
+        (is_not_async, "TypeError: "),
+    ],
+)
+def test_a_wrong_call_of_a_step_is_a_mistake_where_the_step_is_made(call: Any, said: str) -> None:
+    async def counts(_assignment: Assignment, context: StepContext) -> object:
+        return await context.step("count", call)
+
+    house = Playhouse()
+    entries = house.run(Team([Worker("ann", call=counts)], supervisor=Supervisor(model=FINE, plan=plan())))
+    (failure,) = [entry.event.failure for entry in entries if isinstance(entry.event, ev.AttemptFailed)]
+    assert failure.permanent
+    assert said in failure.message
+    assert "test_function_worker.py, line" in failure.message
+    assert failure.message.endswith(".counts)")
 
 
 def test_an_outage_is_tried_again_and_a_failure_it_names_is_taken_as_it_is() -> None:

@@ -137,7 +137,7 @@ def _writable(work: Work, report: ev.Event) -> ev.Event:
     try:
         check(report)
     except NotJson as error:
-        return _failed(work, ev.Failure("logic", f"what came of it cannot be kept: {error}: {ascii(report)[:500]}"))
+        return _failed(work, ev.Failure("logic", f"what came of it cannot be kept: {error}"))
     return report
 
 
@@ -295,6 +295,8 @@ class _StepContext:
             raise
         finally:
             del self._open_steps[key]
+        if not isinstance(done, Done):  # pyright: ignore[reportUnnecessaryIsInstance] - a user's function returned it
+            raise TypeError(f"the call of step {name!r} returned {type(done).__name__}; return a Done")
         if effect == "read":
             result = encode_value(done.value)
         else:
