@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -126,6 +127,32 @@ async def test_one_that_cannot_be_opened_fails_the_call_and_is_tried_again_by_th
     assert result.ending == "complete"
     assert "weather could not be opened: ConnectionError: no line to the weather station" in returned(result)
     assert "wind in Delft, session 2" in returned(result)
+
+
+class Misspelt(Weather):
+    """A toolbox whose code is wrong."""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[list[Tool]]:
+        yield self.tolls()  # type: ignore[attr-defined]
+
+
+async def test_a_mistake_in_the_code_that_opens_it_fails_the_task_at_once_and_says_where() -> None:
+    result = await team(Misspelt()).run("Is it wet?")
+    (gap,) = result.gaps
+    assert "the tool rain: AttributeError: 'Misspelt' object has no attribute 'tolls' (" in gap.message
+    assert "test_toolbox.py, line" in gap.message
+    assert result.spent.calls == 1
+
+
+@pytest.mark.parametrize("tools", [None, ["rain"], asyncio.sleep])
+def test_one_that_declares_no_list_of_tools_is_refused(tools: object) -> None:
+    class Wrong(Weather):
+        def tools(self) -> Any:
+            return tools
+
+    with pytest.raises(Invalid, match="toolbox 'weather': tools\\(\\) must return a list of tools"):
+        team(Wrong())
 
 
 async def test_one_that_hangs_while_it_opens_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

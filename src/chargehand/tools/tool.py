@@ -223,12 +223,24 @@ def toolbox_tools(toolbox: Toolbox, *patterns: str) -> tuple[Tool, ...]:
 
     Invalid for a pattern that matches none.
     """
-    tools = [structs.replace(tool, toolbox=toolbox) for tool in toolbox.tools()]
+    tools = [structs.replace(tool, toolbox=toolbox) for tool in _declared_tools(toolbox)]
     for pattern in patterns:
         if not any(fnmatchcase(tool.name, pattern) for tool in tools):
             hint = did_you_mean(pattern, [tool.name for tool in tools])
             raise Invalid(f"toolbox {toolbox.name!r} has no tool {pattern!r}; {hint}")
     return tuple(tool for tool in tools if not patterns or any(fnmatchcase(tool.name, pattern) for pattern in patterns))
+
+
+def _declared_tools(toolbox: Toolbox) -> Sequence[Tool]:
+    """What a toolbox declares; Invalid where that is no list of tools."""
+    tools = toolbox.tools()
+    must = f"toolbox {toolbox.name!r}: tools() must return a list of tools, made by @tool or tool_from_schema"
+    if not isinstance(tools, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance] - a user's function returned it
+        raise Invalid(f"{must}; it returned {type(tools).__name__}")
+    for tool in tools:
+        if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - as above
+            raise Invalid(f"{must}; there is {type(tool).__name__} in it")
+    return tools
 
 
 def unpack_toolboxes(tools: Sequence[_AnyTool | Toolbox]) -> tuple[_AnyTool | Tool, ...]:

@@ -1,7 +1,7 @@
 """Toolboxes in use: each is opened when the first of its tools is called, and closed with the executor it serves.
 
 A toolbox that cannot be opened, or that ended by itself, fails calls and never a run: it is tried again by the next
-call that the tool's breaker lets through.
+call that the tool's breaker lets through. A mistake in its code fails the task, as one in a tool does.
 """
 
 import asyncio
@@ -12,7 +12,8 @@ from typing import Any, Self, TypeVar
 
 from msgspec import structs
 
-from chargehand.code_errors import message_of
+from chargehand.code_errors import code_error, message_of
+from chargehand.engine.failure import CodeError
 from chargehand.tools.calling import ToolFailed
 from chargehand.tools.tool import Tool, Toolbox
 
@@ -79,7 +80,10 @@ class _Connection:
         opening = self._opening
         await opening.is_settled.wait()
         if opening.problem:
-            raise ToolFailed(f"{self.toolbox.name} could not be opened: {opening.problem}", broken=True)
+            is_outage = opening.code_error is None
+            failed = ToolFailed(f"{self.toolbox.name} could not be opened: {opening.problem}", broken=is_outage)
+            failed.code_error = opening.code_error
+            raise failed
         return opening.tools
 
     async def close(self) -> None:
@@ -98,6 +102,8 @@ class _Opening:
         self.tools: Mapping[str, Tool] = {}
         self.problem = ""
         """Why it could not be opened, in words."""
+        self.code_error: CodeError | None = None
+        """The mistake in its code for which it could not be opened."""
         self._task = jobs.create_task(self._hold(), name=f"toolbox {toolbox.name}")
 
     @property
@@ -132,5 +138,6 @@ class _Opening:
         if not self.is_settled.is_set():
             is_late = isinstance(error, TimeoutError)
             self.problem = f"it took longer than {OPEN_TIMEOUT:g} s" if is_late else reason
+            self.code_error = code_error(error)
         if not self._is_closing.is_set():
             logger.warning("toolbox %s ended: %s", self._toolbox.name, self.problem or reason)
