@@ -353,6 +353,7 @@ BUGS = (
         "    progress.crashes += 1\n",
     ),
     Bug("crashes are not counted", "engine/fold.py", "    progress.crashes += counts\n", ""),
+    Bug("crashes of an earlier attempt count", "engine/fold.py", "    progress.crashes = 0\n", ""),
     Bug(
         "an attempt is resumed however often its process died",
         "engine/decide.py",

@@ -230,7 +230,9 @@ class Shadow:
         node.attempt = event.attempt
         node.worker = event.worker
         node.starts += 1
-        node.steps = node.steps if again else set()
+        if not again:
+            node.steps = set()
+            node.resumes = 0
         self.reserved["attempt", event.task] = event.reserve or NOTHING
         self._check_width(event)
         self._check_breakers(event)

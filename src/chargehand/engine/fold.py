@@ -560,6 +560,8 @@ def _judge(state: RunState, progress: Progress, failure: ev.Failure) -> None:
             progress.effects = {**(progress.effects or {}), step.request: step.result}
     progress.failure = failure
     progress.steps = None
+    progress.resumes = 0
+    progress.crashes = 0
     progress.failures += 1
     progress.status = Status.JUDGED
     state.failed_pending[progress.task.id] = None
