@@ -315,6 +315,55 @@ BUGS = (
         "if breaker.opened:  # the probe",
         "if False:  # the probe",
     ),
+    # runs that are part of another one, and callers in another process
+    Bug(
+        "attempts in the run around it are not counted",
+        "engine/fold.py",
+        "    progress.attempt = earlier.count\n",
+        "",
+    ),
+    Bug(
+        "what attempts in the run around it changed is forgotten",
+        "engine/fold.py",
+        "    progress.effects = dict(earlier.effects)\n",
+        "",
+    ),
+    Bug(
+        "what failed in the run around it is not told",
+        "engine/fold.py",
+        "    progress.failure = earlier.failure\n",
+        "",
+    ),
+    Bug(
+        "a crash counts for an attempt that waits for a run of its own",
+        "engine/fold.py",
+        "counts = crashed and not progress.waits_for_run()",
+        "counts = crashed",
+    ),
+    Bug(
+        "a command that was carried out is forgotten",
+        "engine/fold.py",
+        "        state.commands.add(event.command)\n",
+        "        pass\n",
+    ),
+    Bug(
+        "calls of the caller's tools need a task first",
+        "engine/decide.py",
+        "may_answer = done or (not state.tasks and callers_tools(state))",
+        "may_answer = done",
+    ),
+    Bug(
+        "an answer without a task is a failed run",
+        "engine/decide.py",
+        "done=done or state.answer is not None, unaffordable",
+        "done=done, unaffordable",
+    ),
+    Bug(
+        "a plan without tasks is refused although the answer may call tools",
+        "engine/admit.py",
+        " or not report.closed or callers_tools(state)",
+        " or not report.closed",
+    ),
     # crashes
     Bug(
         "an effect in doubt is done again",

@@ -5,6 +5,8 @@ import contextlib
 import random
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from chargehand.engine import events as ev
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import TaskId
@@ -101,6 +103,7 @@ class Play:
         stops = random.Random(f"stops/{plot.seed}").choice((0, 1, 5))  # orderly ones
         self._stops = stops if "crash" in plot.faults else 0
         self._stopping = False
+        self._commands = 0
         self._rng = random.Random(f"play/{plot.seed}")
         self._replayed: RunState | None = None
 
@@ -217,6 +220,7 @@ class Play:
         plot = self.plot
         plan = plot.plan if plot.style == "fixed" else None
         deadline = self._wall() + plot.seconds
+        tools = (ev.CallerTool("look_up", encode_value({})),)
         return ev.RunRequested(
             goal="the goal",
             roster=plot.roster,
@@ -225,6 +229,8 @@ class Play:
             deadline=deadline,
             seed=plot.seed,
             plan=plan,
+            answer_format=ev.AnswerFormat(tools=tools) if plot.callers_tools else None,
+            earlier=plot.earlier,
         )
 
     def _wall(self) -> float:
@@ -262,6 +268,9 @@ class Play:
     async def _tell(self, report: ev.Event, wait: float) -> None:
         await asyncio.sleep(wait)
         assert self.driver is not None
+        if isinstance(report, ev.Commanded):  # as another process would send it
+            self._commands += 1
+            report = structs.replace(report, command=f"c{self._commands}")
         try:
             await self.driver.ask(RUN, report)
         except (ChargehandError, asyncio.CancelledError):
@@ -443,6 +452,7 @@ class Play:
         is_answered = found.ending in ("complete", "partial")
         left_out = shadow.left_out or bool(is_answered and partial)
         self._require(unserved == left_out, f"16: left out {shadow.left_out}, partial {partial}, gaps {found.gaps}")
+        self._require(state.commands == shadow.commands, f"24: {shadow.commands} were sent, {state.commands} are known")
         self._statuses(state)
         self._effects()
         self._ending(state, missing - replaced, left_out=left_out)
@@ -467,9 +477,10 @@ class Play:
         ending = state.ended.ending
         done = any(one.status is Status.DONE for one in state.tasks.values())
         if ending == "complete":
-            self._require(not missing and done and not left_out, f"16: complete without {missing}")
+            self._require(not missing and not left_out, f"16: complete without {missing}")
+            self._require(done or self.plot.callers_tools, "16: complete without a result")
         if ending == "failed":
-            self._require(not done, "a run with results does not fail")
+            self._require(not done and state.answer is None, "a run with results or an answer does not fail")
         if ending == "partial":
             unanswered = state.combine != "none" and state.answer is None
             self._require(bool(missing) or unanswered or left_out, "partial without a gap")
@@ -479,6 +490,9 @@ class Play:
         self._require(len(told) == unwritten, f"16: answer written: {written}, gaps {told}")
         if ending == "cancelled":
             self._require("cancel" in self.plot.faults, "cancelled by nobody")
+        if self.plot.callers_tools and self.plot.calm and "planner" not in self.plot.faults:
+            asked = state.combine == "none" or self.shadow.answers > 0
+            self._require(asked and not self.shadow.nodes, "25: the caller's tools were not thought of")
         slow = {"short", "silence", "jump"}
         self._require(
             state.ended.reason != "deadline" or bool(self.plot.faults & slow), "19: it hung until the deadline"
@@ -532,6 +546,7 @@ def snapshot(state: RunState) -> list[object]:
         sorted(state.failed_pending),
         sorted(state.unreachable.items()),
         sorted(state.expandable),
+        sorted(state.commands),
         sorted(state.joinable),
         [(one.next, one.number, one.failures, one.is_open, one.redo, one.timer) for one in desks],
         sorted((name, count) for name, count in state.load.items()),

@@ -38,7 +38,7 @@ def _tried(plot: Scenario, world: World, task: Task, name: TaskId) -> str:
     if task.match is not None:
         named = [agent.name for agent in agents.values() if set(task.match.some) & set(agent.tags)]
     others = len({*named, *agents[named[0]].fallbacks}) - 1
-    number = 0
+    number = 0 if plot.earlier is None else plot.earlier.count
     for stage in range(1 + others):
         quota = plot.policy.retry.fallback_attempts if stage else plot.policy.retry.attempts
         for _ in range(quota):

@@ -4,7 +4,9 @@ import random
 
 from msgspec import Struct, structs
 
+from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
+from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Edge, Plan, Task, TaskId
 from chargehand.engine.policy import Breaking, Limits, Policy, Retry
 from chargehand.engine.roster import Agent, Match, Roster
@@ -65,6 +67,10 @@ class Scenario(Struct, frozen=True):
     """How often the process dies at most, with the fault `crash`."""
     writes: int = 30
     """How many writes it lives at most before it does."""
+    earlier: ev.EarlierAttempts | None = None
+    """What attempts in the run around this one left for the only task of the plan."""
+    callers_tools: bool = False
+    """The caller has tools, and the answer calls them: nothing is planned."""
 
     @property
     def calm(self) -> bool:
@@ -102,7 +108,28 @@ def scenario(seed: int, faults: frozenset[str] | None = None, max_tasks: int = 1
     plot = Scenario(
         seed=seed, faults=on, roster=roster, plan=plan, policy=policy, budget=budget, seconds=seconds, style=style
     )
-    return _fragile(plot) if "crash" in on else plot
+    return _asked_elsewhere(_fragile(plot) if "crash" in on else plot)
+
+
+def _asked_elsewhere(plot: Scenario) -> Scenario:
+    """Some runs are the attempt of a worker in another process, some answer by calling tools of who asks."""
+    rng = random.Random(f"elsewhere/{plot.seed}")
+    kind = rng.choices(("", "earlier", "caller"), (90, 5, 5))[0]
+    if kind == "earlier":
+        earlier = ev.EarlierAttempts(
+            count=rng.randint(1, 3),
+            failure=Failure("logic", "not there either"),
+            effects={"elsewhere": ev.NULL},
+            answers={"elsewhere": "too dear"},
+            replies={"elsewhere": ev.NULL},
+            refused=("elsewhere",),
+        )
+        plan = structs.replace(plot.plan, tasks=plot.plan.tasks[:1])
+        policy = structs.replace(plot.policy, approve=False)  # an edited plan has other tasks
+        return structs.replace(plot, plan=plan, policy=policy, style="fixed", earlier=earlier)
+    if kind == "caller":
+        return structs.replace(plot, plan=Plan((), plot.plan.combine), style="whole", callers_tools=True)
+    return plot
 
 
 def _fragile(plot: Scenario) -> Scenario:

@@ -22,6 +22,7 @@ class Node(Struct):
     worker: str = ""
     steps: set[int] = field(default_factory=set[int])
     pending: dict[int, str] = field(default_factory=dict[int, str])  # open steps and their kind of effect
+    waits: set[int] = field(default_factory=set[int])  # those that wait for a run of their own
     terminal: int = 0
     not_before: float = 0.0
     due: float = 0.0
@@ -83,6 +84,7 @@ class Shadow:
         self.waited = 0.0  # how long nobody could go on: it does not count
         self.supervisor_rests: dict[str, float] = {}  # until when a duty is not tried again
         self.again: Counter[TaskId] = Counter()
+        self.commands: set[str] = set()  # those that were carried out
 
     def require(self, truth: bool, text: str) -> None:
         if not truth:
@@ -98,6 +100,9 @@ class Shadow:
         self.seq = entry.seq
         self.at = entry.at
         self.epoch = epoch
+        if isinstance(entry.event, ev.Commanded) and entry.event.command:
+            self.require(entry.event.command not in self.commands, f"24: {entry.event.command} was carried out twice")
+            self.commands.add(entry.event.command)
         name = "_" + type(entry.event).__name__.lower()
         getattr(self, name, self._other)(entry.event)
         self._check_money()
@@ -113,6 +118,8 @@ class Shadow:
         self.requested = event
         if event.plan is not None:
             self._add(event.plan.tasks)
+        for node in self.nodes.values():
+            node.attempt = 0 if event.earlier is None else event.earlier.count
 
     def _tasksadded(self, event: ev.TasksAdded) -> None:
         if event.done:
@@ -232,12 +239,14 @@ class Shadow:
         node.starts += 1
         if not again:
             node.steps = set()
+            node.waits = set()
             node.resumes = 0
         self.reserved["attempt", event.task] = event.reserve or NOTHING
         self._check_width(event)
         self._check_breakers(event)
         retry = self.plot.policy.retry
-        most = retry.attempts + retry.fallback_attempts * len(self.agents) + self.again[event.task]
+        earlier = 0 if self.requested.earlier is None else self.requested.earlier.count
+        most = earlier + retry.attempts + retry.fallback_attempts * len(self.agents) + self.again[event.task]
         self.require(event.attempt <= most, f"14: attempt {event.attempt} of at most {most}")
 
     def _check_width(self, event: ev.AttemptStarted) -> None:
@@ -272,6 +281,7 @@ class Shadow:
         self.require(event.step not in node.steps, f"step {event.step} of {event.task} started twice")
         node.steps.add(event.step)
         node.pending[event.step] = event.effect
+        node.waits |= {event.step} if event.kind in ("subteam", "worker") else set()
         self.reserved["step", event.task, event.step] = event.reserve or NOTHING
 
     def _stepfinished(self, event: ev.StepFinished) -> None:
@@ -470,7 +480,7 @@ class Shadow:
         for task, node in self.nodes.items():
             if node.status == "running":
                 self._close(task, node.attempt, None)
-                node.resumes += self.released_at is None
+                node.resumes += self.released_at is None and not (node.pending and node.pending.keys() <= node.waits)
                 node.status = "failed attempt" if "effect" in node.pending.values() else "ready"
                 node.steps = node.steps - node.pending.keys()
                 node.pending = {}

@@ -172,9 +172,17 @@ class World(Executor):
 
         paid = self.plot.roster.supervision != NOTHING and rng.random() < 0.5
         reserve, used = (Amount(calls=1, micros=2), Amount(calls=1, micros=1)) if paid else (NOTHING, NOTHING)
+        waits = self.rng("waits", task).random() < 0.15  # for a run of its own
         odd = effect != "read" and self.rng("odd", task, number, step).random() < 0.2
         try:
-            got = await context.step(f"tool{step}", call, request=request, effect=effect, reserve=reserve)
+            got = await context.step(
+                f"tool{step}",
+                call,
+                kind="worker" if waits else "tool",
+                request=request,
+                effect=effect,
+                reserve=reserve,
+            )
         except NotJson as error:
             self.problems.append(f"what {task} did in step {step} was not kept: {error}")
             raise
@@ -198,10 +206,28 @@ class World(Executor):
         if before != seen:
             self.problems.append(f"{brief.work.task} was given {seen} after {before}")
         self._check_complete(brief, {one.task for one in brief.inputs})
+        self._check_earlier(brief)
         for task, value, gaps in seen:
             plain = "[" not in brief.work.task and not gaps and task in self.recorded
             if plain and value != self.recorded[task]:
                 self.problems.append(f"{brief.work.task} was given {value} for {task}, not {self.recorded[task]}")
+
+    def _check_earlier(self, brief: Brief) -> None:
+        """Oracle 26: what attempts in the run around this one left is known to each attempt."""
+        earlier = self.plot.earlier
+        if earlier is None or brief.work.task != self.plot.plan.tasks[0].id:
+            return
+        pairs = (
+            (earlier.effects, brief.effects),
+            (earlier.answers, brief.answers),
+            (earlier.replies, brief.replies),
+        )
+        known = all(left.items() <= (got or {}).items() for left, got in pairs)
+        if not known or not set(earlier.refused) <= set(brief.refused):
+            self.problems.append(f"{brief.work.task} was not told what was before the run")
+        is_first = brief.work.number == earlier.count + 1 and not self.asks
+        if is_first and earlier.failure is not None and brief.failure != earlier.failure.message:
+            self.problems.append(f"{brief.work.task} was not told what failed before the run")
 
     def _check_complete(self, brief: Brief, seen: set[TaskId]) -> None:
         asked = self.shadow.nodes[brief.work.task].task
