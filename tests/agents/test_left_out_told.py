@@ -117,6 +117,13 @@ async def test_what_stands_in_a_text_that_a_worker_quotes_it_did_not_leave() -> 
     assert (found.ending, [one.message for one in found.gaps]) == ("partial", ["the figs"])
 
 
+async def test_a_tool_is_no_message_whatever_it_is_called() -> None:
+    own = tool(name=f"{ONE}_by_post")(report.function)
+    work: list[Line] = [calls(call(own.name)), f"The report says:\n\n{PART}"]
+    found = await team(model(work=work), Worker("ann", "reads", tools=[own]), plan=ALONE).run("Read the report")
+    assert (found.ending, found.gaps) == ("complete", ())
+
+
 async def test_what_another_worker_left_and_was_written_for_it_is_its_own() -> None:
     def work(request: Request) -> Line:
         assert isinstance(request.subject, subjects.Working)

@@ -1,6 +1,6 @@
 """One attempt at one task: model, tools, model, until there is a result. Every reply is journaled before it is used."""
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from chargehand.agents.recall import Recall, Summarizer, block_facts, turn_facts
 from chargehand.agents.roles import REPEATS
 from chargehand.agents.setup import GIVE_UP, READ_MORE, ReadyWorker, nameable
 from chargehand.agents.spending import Reservation, Spending, cut_off
-from chargehand.agents.tool_calls import MESSAGE_TOOLS, ToolBreakers, ToolCalls
+from chargehand.agents.tool_calls import ToolBreakers, ToolCalls
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.facts import Tracing
 from chargehand.engine.failure import Failure, FailureCode, Missing
@@ -274,7 +274,7 @@ class Attempt:
         product = WorkerOutput(reply.text.strip())
         if (calls := self._tried) is not None:
             product = WorkerOutput(product.text, tuple(calls.artifacts), tuple(calls.sources))
-        missing = _missing_parts(product.text, self._history.messages)
+        missing = self._missing_parts(product.text)
         return Done(product, NOTHING, missing=Missing(missing) if missing else None)
 
     async def _traced(self, done: Done, *, last: bool) -> Done | None:
@@ -337,12 +337,13 @@ class Attempt:
             raise WorkFailed(Failure("logic", message, code=code), NOTHING)
         self._history.add(Message("user", order))
 
+    def _missing_parts(self, text: str) -> tuple[str, ...]:
+        """What a worker says in its result that it left out.
 
-def _missing_parts(text: str, messages: Sequence[Message]) -> tuple[str, ...]:
-    """What a worker says in its result that it left out.
-
-    What it quotes from a tool is not its own; what another worker wrote to it, it may well say again.
-    """
-    received = {call.id for message in messages for call in message.calls if call.name.startswith(MESSAGE_TOOLS)}
-    quoted = [message.text for message in messages if message.role == "tool" and message.call not in received]
-    return missing_parts(text, quoted)[:_MAX_MISSING]
+        What it quotes from a tool is not its own; what another worker wrote to it, it may well say again.
+        """
+        messages = self._history.messages
+        relays = {name for name, tool in self._equipped.tools.items() if tool.relays}
+        received = {call.id for message in messages for call in message.calls if call.name in relays}
+        quoted = [message.text for message in messages if message.role == "tool" and message.call not in received]
+        return missing_parts(text, quoted)[:_MAX_MISSING]

@@ -404,7 +404,7 @@ def _describe_tool(send_tool: Tool, sender: str, allowed: Sequence[Agent], reser
     if sender:  # the caller need not guess
         spec = structs.replace(spec, description=f"{spec.description} {_may(allowed)}")
     described = with_names(structs.replace(send_tool, spec=spec), "worker", [agent.name for agent in allowed])
-    return structs.replace(described, reserve=reserve, share=True)
+    return structs.replace(described, reserve=reserve, share=True, relays=True)
 
 
 def _may(allowed: Sequence[Agent]) -> str:

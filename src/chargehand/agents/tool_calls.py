@@ -130,8 +130,6 @@ def _now() -> Instant:
 
 
 _PIECE = 16 * 1024
-MESSAGE_TOOLS = "send_message_to_agent"
-"""How the names of all tools begin that wait for another worker's words."""
 _MISTAKES = 3
 AT_ONCE = 64
 """Calls that are made in one step."""
@@ -471,7 +469,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
 
     def _record(self, call: ToolCall, tool: Tool, returned: Returned, called: Called) -> None:
         """Keep what a call came to, and what the result of the worker may rest on."""
-        evidence = self.heard if call.name.startswith(MESSAGE_TOOLS) else self.returned
+        evidence = self.heard if tool.relays else self.returned
         evidence.append(returned.error or self._without_expression(returned.value))
         if tool.effect != "read":
             self._earlier.clear()  # what was read before may not hold any more

@@ -119,6 +119,8 @@ class Tool(Declared, frozen=True):
     """A person answers its calls: nothing is called."""
     instructs: bool = False
     """What it returns was written by who made the team, for the worker to follow; that of other tools is data."""
+    relays: bool = False
+    """What it returns is what other workers wrote: their words, not data."""
     toolbox: Toolbox | None = None
     """Opened before it is called."""
 

@@ -305,7 +305,7 @@ class AgentMessages:
             make_tool(self.send_message_to_agents_matching_tags),
             make_tool(self.send_message_to_agent_async),
         )
-        self.tools: dict[str, Tool] = {each.name: each for each in tools}
+        self.tools: dict[str, Tool] = {each.name: structs.replace(each, relays=True) for each in tools}
 
     @property
     def _executor(self) -> LettaExecutor:
