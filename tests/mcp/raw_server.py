@@ -11,8 +11,8 @@ import sys
 import time
 from typing import Any
 
-VICE = sys.argv[1] if len(sys.argv) > 1 else "none"
-COUNT = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
+VICE = sys.argv[1] if __name__ == "__main__" and len(sys.argv) > 1 else "none"
+COUNT = pathlib.Path(sys.argv[2]) if __name__ == "__main__" and len(sys.argv) > 2 else None
 """Where it writes a line for each call that it carried out."""
 
 SEARCH: dict[str, Any] = {
@@ -118,4 +118,5 @@ def main() -> None:
         send(reply)
 
 
-main()
+if __name__ == "__main__":
+    main()

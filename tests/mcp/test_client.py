@@ -4,18 +4,24 @@ import asyncio
 import json
 import logging
 import socket
+import sys
 from collections.abc import Generator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import httpx
 import pytest
 
-from chargehand import McpServer, Policy, Result
+from chargehand import McpServer, Plan, Policy, Result, ScriptedModel, Supervisor, Task, Team, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.facts import ToolsWithheld
 from chargehand.errors import Invalid
 from chargehand.tools.calling import ToolFailed
 from tests.mcp.peers import PAY, SDK_SERVER, SEARCH, http_server, notes, returned, shop, team_of, wish
+from tests.mcp.session_server import session_server
+from tests.server.api import Garden
+from tests.server.running import running, settings_in
 
 STOCK = wish("shop_stock", '{"product": "anvils"}')
 
@@ -147,6 +153,43 @@ def test_a_call_that_fails_comes_back_in_words(vice: str, words: str, tmp_path: 
     assert words in returned(result)
 
 
+VICES = ("changed", "new", "huge", "hang", "die", "garbage", "nonsense")
+
+
+def poisoned_team(folder: Path) -> Team:
+    """One worker for each vice, all at work at once."""
+    workers: list[Worker] = []
+    for vice in VICES:
+        home = folder / vice
+        home.mkdir()
+        server = notes(home, vice, str(home / "calls"), call_timeout=1 if vice == "hang" else 60)
+        workers.append(Worker(vice, tools=[server], model=ScriptedModel([SEARCH, f"{vice} is done"])))
+    plan = Plan(tuple(Task(f"t{number}", "Look it up.", vice) for number, vice in enumerate(VICES)), "none")
+    return Team(workers, supervisor=Supervisor(plan=plan), name="poisoned")
+
+
+async def test_servers_that_misbehave_at_once_take_no_run_down(tmp_path: Path) -> None:
+    result = await (await asyncio.to_thread(poisoned_team, tmp_path)).run("Look.")
+    assert result.ending == "complete"
+    assert not (tmp_path / "changed" / "calls").exists()
+
+
+def test_servers_that_misbehave_take_no_run_of_the_server_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("poisoned_team")
+    module.team = poisoned_team(tmp_path)  # pyright: ignore[reportAttributeAccessIssue] - what is served
+    monkeypatch.setitem(sys.modules, "poisoned_team", module)
+    with (
+        running(settings_in(tmp_path / "data", teams=("poisoned_team:team",))) as server,
+        httpx.Client(base_url=server.url, headers=server.headers, timeout=60) as client,
+    ):
+        home = Garden(server, client, tmp_path)
+        run = str(client.post("/api/runs", json={"team": "poisoned", "goal": "Look."}).json()["run"])
+        shown = home.wait(run, "complete", "partial", "failed")
+    assert shown["summary"]["state"] == "complete"  # pyright: ignore[reportIndexIssue] - JSON
+    assert not (tmp_path / "changed" / "calls").exists()
+    assert "changed: search" in json.dumps(shown["notes"]), "the run says what is off"
+
+
 def test_a_server_that_died_is_started_again_for_a_call_that_only_reads(tmp_path: Path) -> None:
     count = tmp_path / "calls"
     result = team_of(notes(tmp_path, "die_once", str(count)), SEARCH).run_sync("Find it.")
@@ -172,6 +215,18 @@ async def test_a_server_that_dies_with_every_call_is_left_alone_after_a_while(tm
         with pytest.raises(ToolFailed, match="is out of order and is tried again in"):
             await search.call('{"query": "late"}', "key")
     assert len(count.read_text().split()) <= 4
+
+
+@pytest.mark.parametrize("status", [404, 400])
+async def test_a_session_that_a_server_forgot_is_made_again_also_for_an_effect(status: int, tmp_path: Path) -> None:
+    with session_server(status) as peer:
+        server = McpServer("notes", url=peer.url, private=True, lock=tmp_path / "mcp.lock")
+        await server.pin()
+        async with server.open() as tools:
+            pay = next(tool for tool in tools if tool.name == "notes_pay")
+            assert await pay.call('{"invoice": "17"}', "key") == "call 1"
+            peer.sessions.clear()
+            assert await pay.call('{"invoice": "18"}', "key") == "call 2", "the refused call was not carried out"
 
 
 # --- what a server gets to know, and where it may be

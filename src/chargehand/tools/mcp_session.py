@@ -48,7 +48,7 @@ from chargehand.tools.mcp_lock import (
     model_name,
     pin_tool,
 )
-from chargehand.tools.mcp_transport import LARGEST_MESSAGE, ServerProcess, http_client
+from chargehand.tools.mcp_transport import LARGEST_MESSAGE, SESSION_LOST, ServerProcess, http_client
 from chargehand.tools.schema import Caller
 
 logger = logging.getLogger(__name__)
@@ -82,12 +82,14 @@ class McpEndpoint(Struct, frozen=True, kw_only=True):
 
 
 class ConnectionLost(ToolFailed):
-    """The server ended before it answered; whether it did what it was asked for is not known."""
+    """The server ended before it answered, or forgot the session.
 
-    unknown = True
+    It is `unknown` whether it did what it was asked for, unless it was not asked yet or refused.
+    """
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, unknown: bool) -> None:
         super().__init__(message, broken=True)
+        self.unknown = unknown
 
 
 class McpLink:
@@ -115,6 +117,14 @@ class McpLink:
 
     async def call(self, name: str, arguments: dict[str, Any], caller: Caller | None, *, repeat: bool) -> object:
         """Call a tool, unless it stays off. With `repeat` it is called again where the connection was lost."""
+        try:
+            return await self._call_once(name, arguments, caller)
+        except ConnectionLost as lost:
+            if lost.unknown and not repeat:
+                raise
+        return await self._call_once(name, arguments, caller)
+
+    async def _call_once(self, name: str, arguments: dict[str, Any], caller: Caller | None) -> object:
         session = await self.connected()
         self._tell(session.differences, caller)
         if problem := session.differences.problem(name):
@@ -122,12 +132,7 @@ class McpLink:
                 f"{model_name(self._endpoint.name, name)} is off: {problem}. A person must approve it first "
                 "(chargehand mcp diff, chargehand mcp approve). Do without it."
             )
-        try:
-            return await self._ask(session, name, arguments)
-        except ConnectionLost:
-            if not repeat:
-                raise
-        return await self._ask(await self.connected(), name, arguments)
+        return await self._ask(session, name, arguments)
 
     async def connected(self) -> "McpSession":
         """A session whose tools were compared with the approved ones lately; ToolFailed where there can be none."""
@@ -314,6 +319,7 @@ class McpSession(Struct, eq=False):
                 words = f"did not list its tools within {limit:g} s"
                 raise ToolFailed(f"the MCP server {self.endpoint.name} {words}", broken=True) from error
             except Exception as error:  # whatever a foreign server makes the SDK raise
+                self._raise_if_lost(error, unknown=False)
                 words = f"did not list its tools: {message_of(error) or type(error).__name__}"[:_LONGEST_ERROR]
                 raise ToolFailed(f"the MCP server {self.endpoint.name} {words}", broken=True) from error
             self.differences = find_differences(self.pinned, self.listed, self.unfit)
@@ -344,7 +350,7 @@ class McpSession(Struct, eq=False):
 
     def _open_client(self) -> Client:
         if self._client is None or self.is_over:
-            raise ConnectionLost(self._ended())
+            raise ConnectionLost(self._ended(), unknown=False)
         return self._client
 
     async def call(self, name: str, arguments: dict[str, Any]) -> object:
@@ -359,18 +365,24 @@ class McpSession(Struct, eq=False):
             words = f"did not finish within {self.endpoint.call_seconds:g} s"
             raise _failure(f"{name} {words if limit.expired() else message_of(error)}", is_known=False) from error
         except MCPError as error:
-            if error.code == CONNECTION_CLOSED or self.is_over:
-                raise ConnectionLost(self._ended()) from error
+            self._raise_if_lost(error, unknown=True)
             is_known = error.code in (INVALID_PARAMS, METHOD_NOT_FOUND)  # then nothing was done
             raise _failure(f"{name} failed: {error.message}", is_known=is_known) from error
         except Exception as error:  # a result that is none, and whatever else the SDK raises
-            if self.is_over:
-                raise ConnectionLost(self._ended()) from error
+            self._raise_if_lost(error, unknown=True)
             raise _failure(f"{name} returned what is no result: {message_of(error)}", is_known=False) from error
         text = result_text(result)
         if result.is_error:
             raise _failure(text or f"{name} failed without saying why", is_known=True)
         return result_value(result, text)
+
+    def _raise_if_lost(self, error: Exception, *, unknown: bool) -> None:
+        """Raise ConnectionLost where an error means that there is no session any more."""
+        if isinstance(error, MCPError) and error.code == SESSION_LOST:
+            self.problem = error.message
+            raise ConnectionLost(self._ended(), unknown=False) from error
+        if self.is_over or (isinstance(error, MCPError) and error.code == CONNECTION_CLOSED):
+            raise ConnectionLost(self._ended(), unknown=unknown) from error
 
     def _ended(self) -> str:
         words = self.problem or self._with_remark("it broke off the connection")

@@ -35,6 +35,9 @@ _GRACE: Seconds = 2.0
 _MAX_GARBAGE = 1000
 """Lines that are no messages before the connection ends."""
 _LONGEST_REMARK = 300
+SESSION_LOST = -32900
+"""The code of the error that stands for an answer by which a server says that it does not know the session any more."""
+_SESSION_HEADER = "mcp-session-id"
 
 
 # --- a process
@@ -188,6 +191,9 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
             request = await self._located(request, self._egress)
         response = await self._http.handle_async_request(request)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
+        if _SESSION_HEADER in request.headers and _says_session_lost(response):
+            await response.aclose()
+            return _session_lost(request, response.status_code)
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
             raise httpx2.ReadError("the answer is packed, which was not asked for")
@@ -208,6 +214,18 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await self._http.aclose()
+
+
+def _says_session_lost(response: httpx2.Response) -> bool:
+    """By the protocol the status is 404; servers of early SDKs say 400, in plain text."""
+    is_json = response.headers.get("content-type", "").startswith("application/json")
+    return response.status_code == 404 or (response.status_code == 400 and not is_json)
+
+
+def _session_lost(request: httpx2.Request, status: int) -> httpx2.Response:
+    """An error of the protocol in place of what a server says, in whatever words, of a session it does not know."""
+    error = {"code": SESSION_LOST, "message": f"the server does not know the session any more (HTTP {status})"}
+    return httpx2.Response(status, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
 
 
 class _BoundedBody(httpx2.AsyncByteStream):
