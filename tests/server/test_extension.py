@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from chargehand.errors import Invalid
-from chargehand.server.app import build
+from chargehand.server.app import build, serve
 from chargehand.server.extension import (
     PROBLEM_HANDLERS,
     AnswerBody,
@@ -244,6 +244,19 @@ def test_prefixes_that_cannot_be_are_refused(
 ) -> None:
     with pytest.raises(Invalid, match=words):
         HttpApi(name="mine", app=Starlette(), prefixes=prefixes, open_paths=open_paths)
+
+
+@asynccontextmanager
+async def failing_lifespan() -> AsyncGenerator[None]:
+    raise RuntimeError("the board is away")
+    yield
+
+
+def test_an_api_that_cannot_be_opened_is_named_before_anything_is_served(tmp_path: Path) -> None:
+    api = HttpApi(name="board", app=plain_app, prefixes=("/board",), lifespan=failing_lifespan)
+    settings = settings_in(tmp_path / "data", teams=(team_in(tmp_path / "team"),))
+    with pytest.raises(Invalid, match="API 'board' could not be opened: RuntimeError: the board is away"):
+        serve(settings, os.environ.get, lambda _port, _names: None, [api])
 
 
 def test_two_apis_cannot_share_a_prefix(tmp_path: Path) -> None:

@@ -198,6 +198,11 @@ def test_a_team_in_python_is_served_until_it_is_told_to_stop(tmp_path: Path, how
         assert process.wait(30) == 0
 
 
+def test_serve_takes_no_other_objects_for_apis() -> None:
+    with pytest.raises(Invalid, match=r"there is a int in apis; write HttpApi\(...\)"):
+        greeters().serve(port=0, apis=[7])
+
+
 async def test_serve_is_refused_inside_an_event_loop() -> None:
     with pytest.raises(Invalid, match="not inside async code"):
         greeters().serve(port=0)
@@ -209,6 +214,7 @@ async def test_serve_is_refused_inside_an_event_loop() -> None:
         ("mcpp", "no installed package offers 'mcpp' to the server"),
         ("greeting:number", "--plugin greeting:number is no HttpApi, nor a function that returns one, and this cannot"),
         ("greeting:make", "--plugin greeting:make returns a Team, not an HttpApi"),
+        ("greeting:broken", "--plugin greeting:broken made no HttpApi: KeyError: 'colour'"),
     ],
 )
 @pytest.mark.usefixtures("here")

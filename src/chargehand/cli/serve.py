@@ -7,7 +7,7 @@ import threading
 import time
 import webbrowser
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -175,7 +175,7 @@ def find_plugins(names: Sequence[str]) -> "tuple[list[HttpApi], list[Listener]]"
         if isinstance(plugin, HttpApi):
             apis.append(plugin)
         elif callable(plugin) and not argument_problem(plugin):
-            apis.append(_returned_api(name, plugin()))
+            apis.append(_returned_api(name, plugin))
         else:
             try:
                 check_listener(plugin)
@@ -185,9 +185,13 @@ def find_plugins(names: Sequence[str]) -> "tuple[list[HttpApi], list[Listener]]"
     return apis, listeners
 
 
-def _returned_api(name: str, api: object) -> "HttpApi":
+def _returned_api(name: str, function: Callable[..., object]) -> "HttpApi":
     from chargehand.server.extension import HttpApi  # noqa: PLC0415 - as above
 
+    try:
+        api = function()
+    except (Exception, SystemExit) as error:  # a user's function
+        raise Invalid(f"--plugin {name} made no HttpApi: {type(error).__name__}: {error}") from error
     if not isinstance(api, HttpApi):
         raise Invalid(f"--plugin {name} returns a {type(api).__name__}, not an HttpApi")
     return api

@@ -23,6 +23,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from chargehand.code_errors import failure_of
 from chargehand.concurrency import first_error
 from chargehand.dispatch.job_driver import JobDriver
 from chargehand.engine.policy import Seconds
@@ -99,8 +100,7 @@ class Application:
                     tasks.append(jobs.create_task(Reloader(self.tenants, self._on_reload).watch()))
                 async with AsyncExitStack() as stack:
                     for api in self._added:
-                        if api.lifespan is not None:
-                            await stack.enter_async_context(api.lifespan())
+                        await _open_api(api, stack)
                     if self.tenants.engine is not None:
                         await stack.enter_async_context(reconciling(self.tenants, reopen))
                         if self._work is None:
@@ -121,6 +121,15 @@ class Application:
         if self._driver is not None:
             await self._driver.drain(grace)
         await self.tenants.drain(grace)
+
+
+async def _open_api(api: HttpApi, stack: AsyncExitStack) -> None:
+    if api.lifespan is None:
+        return
+    try:
+        await stack.enter_async_context(api.lifespan())
+    except Exception as error:  # a foreign package
+        raise Invalid(f"API {api.name!r} could not be opened: {failure_of(error).message}") from error
 
 
 async def _open_server_tenant(tenant: Tenant) -> None:

@@ -31,6 +31,9 @@ def serve_teams(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C."""
     _check_thread()
+    for api in apis:
+        if not isinstance(api, HttpApi):  # pyright: ignore[reportUnnecessaryIsInstance] - `Team.serve` takes any object
+            raise Invalid(f"serve: there is a {type(api).__name__} in apis; write HttpApi(...)")
     settings = ServerSettings(
         data=data, host=host, port=port, teams=tuple(teams), token=token, unlocked=unlocked, secrets=secret_values()
     )
