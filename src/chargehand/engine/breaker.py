@@ -21,6 +21,10 @@ class Breaker(Struct):
     until: Instant = 0.0
     leased: Instant = 0.0
     recent: list[tuple[Instant, bool]] = []
+    model: str = ""
+    """The model whose calls it bars, for all workers that need it."""
+    worker: str = ""
+    """The worker that it bars, where it is no model that failed."""
 
 
 def stand(breaker: Breaker, now: Instant) -> Stand:

@@ -531,7 +531,7 @@ def _count_failure(state: RunState, progress: Progress, failure: ev.Failure) -> 
     agent = state.agents[progress.worker]
     name = breaker_name(agent)
     if failure.kind in OUTAGES and not _is_hung_tool(agent, failure):
-        breaker = state.breakers.setdefault(name, Breaker())
+        breaker = state.breakers.setdefault(name, Breaker(model=agent.model, worker="" if agent.model else agent.name))
         breakers.note(breaker, state.at, state.requested.policy.breaking, good=False)
         return
     breaker = state.breakers.get(name)

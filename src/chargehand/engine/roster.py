@@ -124,7 +124,11 @@ class TeamMembers(Struct, frozen=True):
 
 def breaker_name(agent: Agent) -> str:
     """The line an agent depends on: that to its model, which others may share, or one of its own."""
-    return f"model:{agent.model}" if agent.model else f"worker:{agent.name}"
+    return model_breaker_name(agent.model) if agent.model else f"worker:{agent.name}"
+
+
+def model_breaker_name(model: str) -> str:
+    return f"model:{model}"
 
 
 def best_fit(agents: Sequence[Agent], text: str) -> str:

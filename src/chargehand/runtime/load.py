@@ -20,7 +20,6 @@ WINDOW = 600.0
 MAX_ATTEMPTS = 50
 """How many attempts of each worker count: the latest."""
 _FAULTS = frozenset(("", "network", "timeout", "logic", "resource"))  # outcomes that say something about the worker
-_MODEL = "model:"
 _ENOUGH = 4  # attempts from which their share of failures, pace and price say something
 _ROOM = 4  # tasks at once that half fill a worker without a limit
 
@@ -180,7 +179,7 @@ class LoadView:
         for state in states:
             shut |= {name for name, breaker in state.breakers.items() if self._bars(name, breaker, now)}
         for state in related:
-            models = [(name, breaker) for name, breaker in state.breakers.items() if name.startswith(_MODEL)]
+            models = [(name, breaker) for name, breaker in state.breakers.items() if breaker.model]
             shut |= {name for name, breaker in models if self._bars(name, breaker, now)}
         return shut
 

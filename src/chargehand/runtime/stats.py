@@ -21,7 +21,7 @@ from chargehand.engine.facts import ModelFellBack
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import NO_TASK, TaskId
 from chargehand.engine.policy import Breaking, Instant, Seconds
-from chargehand.engine.roster import Agent, breaker_name
+from chargehand.engine.roster import Agent, breaker_name, model_breaker_name
 from chargehand.engine.state import RunState
 
 Called: TypeAlias = Literal["worker", "tool", "model"]
@@ -494,7 +494,7 @@ def report(stats: Stats, now: Instant, team: str) -> list[WorkerHealth]:
 
 def _barred_models(stats: Stats) -> list[str]:
     """Models out of order that no call was recorded of."""
-    names = [name.removeprefix("model:") for name in stats.breakers if name.startswith("model:")]
+    names = [breaker.model for breaker in stats.breakers.values() if breaker.model]
     return [name for name in names if name not in stats.calls["model"] or not stats.calls["model"][name].calls]
 
 
@@ -524,7 +524,7 @@ def _breaker(stats: Stats, called: Called, name: str, calls: CallStats) -> Break
     """The open breaker that bars it; a worker that needs a model is barred by the breaker of that model."""
     if called == "tool":
         return calls.breaker if calls.breaker is not None and calls.breaker.opened else None
-    key = f"model:{name}"
+    key = model_breaker_name(name)
     if called == "worker":
         key = "" if calls.agent is None else breaker_name(calls.agent)
     breaker = stats.breakers.get(key)

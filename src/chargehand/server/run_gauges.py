@@ -61,9 +61,9 @@ def _breakers(tenant: Tenant, states: Sequence[RunState], now: Instant) -> Metri
         if line.what == "tool" and line.state != "closed":
             is_open["tool", line.name] = line.state == "open"
     for state in states:
-        for name, breaker in state.breakers.items():
-            what, _, who = name.partition(":")
-            is_open[what, who] = is_open.get((what, who), False) or stand(breaker, now) == "open"
+        for breaker in state.breakers.values():
+            guarded = ("model", breaker.model) if breaker.model else ("worker", breaker.worker)
+            is_open[guarded] = is_open.get(guarded, False) or stand(breaker, now) == "open"
     family = GaugeMetricFamily(
         "chargehand_breaker_open", "1: it failed too often and is not called.", labels=("what", "name")
     )
