@@ -44,7 +44,7 @@ class SessionServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: SessionServer  # pyright: ignore[reportIncompatibleVariableOverride] - it is made with no other
 
-    def do_POST(self) -> None:  # noqa: N802 - as the base class calls it
+    def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
         session = self.headers["mcp-session-id"]
         if message["method"] == "initialize":
@@ -57,10 +57,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = {"jsonrpc": "2.0", "id": message["id"], **self.server.answer(message)}
         return self._send(200, json.dumps(body).encode(), "application/json", session)
 
-    def do_GET(self) -> None:  # noqa: N802 - as the base class calls it
+    def do_GET(self) -> None:
         self._send(405, b"", "text/plain")
 
-    def do_DELETE(self) -> None:  # noqa: N802 - as the base class calls it
+    def do_DELETE(self) -> None:
         self._send(200, b"", "text/plain")
 
     def _send(self, status: int, body: bytes, kind: str, session: str | None = None) -> None:
