@@ -2,12 +2,13 @@
 
 import asyncio
 import time
+from datetime import timedelta
 
 import pytest
 from msgspec import structs
 
 from chargehand.agents.scripted import Move, Script, ScriptedExecutor
-from chargehand.dispatch.engine import EngineUrl, Job
+from chargehand.dispatch.engine import EngineUrl, Job, parse_engine_url
 from chargehand.dispatch.reconciler import reconcile
 from chargehand.dispatch.temporal import TemporalEngine
 from chargehand.engine import events as ev
@@ -18,7 +19,7 @@ from chargehand.journal.store import open_journal
 from chargehand.runtime.executor import Done, StepContext
 from tests.dispatch.process import HEARTBEAT, QUEUE, Process, eventually, new_deployment, process
 from tests.requests import request
-from tests.temporal import TemporalServer, free_port
+from tests.temporal import TemporalServer, free_port, temporal_server
 
 SLOW = Script(otherwise=Move(seconds=1.5))
 
@@ -179,6 +180,24 @@ async def test_an_engine_that_cannot_be_used_is_named_with_what_to_do(temporal: 
         await TemporalEngine.connect(EngineUrl(f"127.0.0.1:{free_port()}"), deployment="test")
     with pytest.raises(Invalid, match="name another namespace"):
         await TemporalEngine.connect(EngineUrl(temporal.address, "nowhere"), deployment="test")
+
+
+def test_what_the_library_warns_of_is_logged_as_all_else_is(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chargehand.dispatch.temporal._RPC_TIMEOUT", timedelta(seconds=4))
+
+    async def start_without_server() -> None:
+        with temporal_server() as server:
+            url = parse_engine_url(server.url)
+            assert url is not None
+            engine = await TemporalEngine.connect(url, deployment="test")
+        with pytest.raises(StoreUnavailable, match="does not answer"):
+            await engine.start(Job("test:main:r", "main", QUEUE, ("r",)))
+
+    asyncio.run(start_without_server())
+    assert any(record.name.startswith("chargehand.dispatch.temporal.core") for record in caplog.records)
+    assert capfd.readouterr().err == ""
 
 
 class Blocking(ScriptedExecutor):

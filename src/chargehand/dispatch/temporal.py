@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -17,6 +18,7 @@ from temporalio.client import Client
 from temporalio.common import ActivityIDConflictPolicy, Priority, RetryPolicy
 from temporalio.envconfig import ClientConfigProfile
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import (
     CustomSlotSupplier,
@@ -161,11 +163,19 @@ class TemporalEngine:
         return StoreUnavailable(f"{self._url} does not answer: {error.message}")
 
 
+@cache
+def _runtime() -> Runtime:
+    """The library's own core. Its warnings are logged like all others: by itself it writes them to standard error."""
+    levels = TelemetryFilter(core_level="WARN", other_level="ERROR")
+    logs = LoggingConfig(levels, LogForwardingConfig(logging.getLogger(f"{__name__}.core")))
+    return Runtime(telemetry=TelemetryConfig(logging=logs))
+
+
 async def _connect(url: EngineUrl) -> Client:
     settings = ClientConfigProfile.load(disable_file=True).to_client_connect_config()
     settings["target_host"] = url.address
     settings["namespace"] = url.namespace
-    return await Client.connect(**settings)
+    return await Client.connect(**settings, runtime=_runtime())
 
 
 def _activity(
