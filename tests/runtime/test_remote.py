@@ -227,6 +227,33 @@ async def test_a_run_that_ended_after_a_crash_leaves_nothing_at_work_elsewhere()
         await until(has_ended)
 
 
+async def test_what_no_process_drives_any_more_is_cancelled_without_waiting_for_one() -> None:
+    running = asyncio.Event()
+
+    async def work(_assignment: Assignment, _context: StepContext) -> object:
+        running.set()
+        await asyncio.sleep(60)
+        return "done"
+
+    make = function_team(work)
+    journal = MemoryJournal()
+    async with two_processes(make, journal) as (runner, elsewhere):
+        async with asyncio.TaskGroup() as jobs:
+            outcome = jobs.create_task(start(runner, make()))
+            await running.wait()
+            outcome.cancel()
+        (run,) = await runs_inside(journal)
+        elsewhere.kill(run)
+
+        async def is_left() -> bool:
+            return not (await journal.row(run)).held
+
+        await until(is_left)
+        assert (await runner.resume("r", ev.CancelRequested("enough"))).ending == "cancelled"
+        assert (await journal.row(run)).ended is not None
+    assert elsewhere.told == []
+
+
 async def test_a_resumed_run_finds_what_is_at_work_elsewhere_and_nothing_is_done_twice() -> None:
     running = asyncio.Event()
     may_end = asyncio.Event()

@@ -24,7 +24,7 @@ from chargehand.engine.policy import Seconds
 from chargehand.engine.roster import Agent, Roster
 from chargehand.engine.state import Progress, RunState, Status, Step, Work
 from chargehand.engine.value import encode_value
-from chargehand.errors import ChargehandError, Refused, RunUnknown, StoreUnavailable
+from chargehand.errors import ChargehandError, Refused, RunBusy, RunUnknown, StoreUnavailable
 from chargehand.journal.protocol import Journal
 from chargehand.runtime.dispatch_port import Dispatcher
 from chargehand.runtime.executor import Executor, NestedRequest, NestedRun, RunBounds, WorkFailed
@@ -436,7 +436,7 @@ class _RemoteDriver(Struct, frozen=True):
                 await self.end(run, _NOT_OWED)
 
     async def end(self, run: str, cancel: ev.CancelRequested) -> None:
-        await self.dispatcher.tell(run, cancel)
+        await cancel_shared(self.runner, self.dispatcher, run, cancel, quiet=True)
 
 
 async def _patiently(call: Callable[[], Awaitable[_Outcome]]) -> _Outcome:
@@ -573,17 +573,27 @@ async def runs_waiting_inside(journal: Journal, run: str, state: RunState) -> li
     return list(names)
 
 
-async def cancel_remote_runs(journal: Journal, dispatcher: Dispatcher, run: str) -> None:
+async def cancel_shared(
+    runner: NestingRunner, dispatcher: Dispatcher, run: str, cancel: ev.CancelRequested, *, quiet: bool = False
+) -> None:
+    """Cancel a run that any process may drive; one that none drives is cancelled here, and no worker waited for."""
+    try:
+        await runner.resume(run, cancel, quiet=quiet)
+    except RunBusy:
+        await dispatcher.tell(run, cancel)
+
+
+async def cancel_remote_runs(runner: NestingRunner, dispatcher: Dispatcher, run: str) -> None:
     """Cancel the runs directly inside a run that has ended which other processes still drive.
 
     An earlier process of the run began them, and crashed.
     """
-    for name in await journal.inside(run):
-        row = await journal.row(name)
+    for name in await runner.journal.inside(run):
+        row = await runner.journal.row(name)
         parent = None if row.request is None else row.request.parent
         if row.ended is None and row.request is not None and row.request.queue and parent and parent.run == run:
             with suppress(ChargehandError):  # it has just ended
-                await dispatcher.tell(name, _NOT_OWED)
+                await cancel_shared(runner, dispatcher, name, _NOT_OWED, quiet=True)
 
 
 # --- questions to a person

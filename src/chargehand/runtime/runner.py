@@ -436,7 +436,7 @@ class Runner:
         if drive.state.ended is not None:
             await self._cancel_asking(lease.run, drive.state)
             if self._dispatcher is not None and lease.epoch > 1:
-                await cancel_remote_runs(self._journal, self._dispatcher, lease.run)
+                await cancel_remote_runs(self, self._dispatcher, lease.run)
         return outcome(lease.run, drive.state, drive.kept or ())
 
     async def _cancel_asking(self, run: str, ended: RunState) -> None:

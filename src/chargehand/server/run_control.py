@@ -21,6 +21,7 @@ from chargehand.errors import ChargehandError, Refused, RunBusy
 from chargehand.journal.store import list_deliveries, list_open_runs
 from chargehand.runtime.commands import send_command
 from chargehand.runtime.dispatch_port import Dispatcher
+from chargehand.runtime.nested import cancel_shared
 from chargehand.runtime.runner import Outcome
 from chargehand.server.letta.sessions import Sessions
 from chargehand.server.settings import JOURNAL, ServerSettings, check_tenant
@@ -106,23 +107,12 @@ async def _tell_elsewhere(tenant: Tenant, run: str, say: Say, dispatcher: Dispat
         return
     _check_may_tell(recorded, event)
     clean_event = tenant.redact(event)
-    is_cancel = isinstance(event, ev.CancelRequested)
-    if is_cancel and not is_held and await _cancel_here(tenant, recorded, clean_event):
-        return
-    await dispatcher.tell(run, clean_event)
-
-
-async def _cancel_here(tenant: Tenant, recorded: RecordedRun, cancel: ev.Event) -> bool:
-    """Cancel a run that waits for a worker, without waiting for one; False if it has to be told to a process."""
     requested = recorded.requested
-    if requested.team not in tenant.part(Teams).teams:
-        return False
-    served = await tenant.part(Teams).of(requested.team, requested.budget)
-    try:
-        await served.runner.resume(recorded.run, cancel)
-    except RunBusy:  # a worker has just taken it
-        return False
-    return True
+    if isinstance(clean_event, ev.CancelRequested) and requested.team in tenant.part(Teams).teams:
+        served = await tenant.part(Teams).of(requested.team, requested.budget)
+        await cancel_shared(served.runner, dispatcher, run, clean_event)
+    else:
+        await dispatcher.tell(run, clean_event)
 
 
 def _check_open(recorded: RecordedRun) -> None:
