@@ -131,7 +131,8 @@ scale: $(VENV)/dev.stamp ## A cluster on virtual time: 10,000 workers, 1,000,000
 planted: $(VENV)/dev.stamp ## Prove that the simulation finds bugs planted on purpose
 	$(BIN)/python -m tests.sim.planted $(ARGS)
 
-cluster-test: $(VENV)/dev.stamp ## Kill, freeze, drain, cut off and cancel in a real cluster (an hour); CLUSTER_ROUNDS=10 CLUSTER_FREEZES=100
+cluster-test: $(VENV)/dev.stamp ## Real clients of a cluster; kills, freezes, drains, cuts (an hour); CLUSTER_ROUNDS=10 CLUSTER_FREEZES=100
+	$(BIN)/pytest -n 0 -q --thorough -k temporal tests/server/test_replicas.py
 	$(BIN)/python -m tests.cluster.rows --rounds $(CLUSTER_ROUNDS) --freezes $(CLUSTER_FREEZES) $(ARGS)
 
 monkey: $(VENV)/dev.stamp ## 1,000 runs through a real cluster, to which something happens every 5 to 40 seconds; pass ARGS

@@ -30,7 +30,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 class Replica:
-    """A server. It is told to listen on a port that was free a moment ago."""
+    """A server or a worker. It is told to listen on a port that was free a moment ago."""
 
     def __init__(self, folder: Path, name: str, command: Sequence[str]) -> None:
         with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -85,20 +85,23 @@ class Replicas:
 
 
 @contextmanager
-def replicas(folder: Path, store: str, *options: str, count: int = 2) -> Generator[Replicas]:
-    command = [sys.executable, "-m", "chargehand", "serve", "--store", store, "--data", str(folder / "data")]
+def replicas(folder: Path, store: str, *options: str, count: int = 2, engine: str = "local") -> Generator[Replicas]:
+    """`options` are those of the teams. With another engine than the local one there is a worker, too."""
+    shared = ["--store", store, "--data", str(folder / "data"), "--engine", engine, *options]
+    command = [sys.executable, "-m", "chargehand"]
     proxy = RoundRobin()
-    command += ["--model-urls", "--model-host", "127.0.0.1", "--allow-host", f"127.0.0.1:{proxy.port}", *options]
-    servers = [Replica(folder, f"server{number}", command) for number in range(count)]
+    hosts = ["--model-urls", "--model-host", "127.0.0.1", "--allow-host", f"127.0.0.1:{proxy.port}"]
+    servers = [Replica(folder, f"server{number}", [*command, "serve", *shared, *hosts]) for number in range(count)]
+    workers = [] if engine == "local" else [Replica(folder, "worker", [*command, "worker", *shared])]
     proxy.ports += [server.port for server in servers]
     try:
-        for server in servers:
-            server.wait_ready()
+        for process in (*servers, *workers):
+            process.wait_ready()
         yield Replicas(servers, proxy, store)
     finally:
         proxy.close()
-        for server in servers:
-            server.close()
+        for process in (*servers, *workers):
+            process.close()
 
 
 class RoundRobin:

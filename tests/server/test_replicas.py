@@ -8,12 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from letta_client import Letta
 from openai import OpenAI
 
 from tests.server.api import GOAL, team_in
 from tests.server.model_server import Answer, Call, Question, fake_model
 from tests.server.replicas import CLOSING, TOKEN, Replicas, replicas
+
+
+@pytest.fixture(params=["local", pytest.param("temporal", marks=pytest.mark.thorough)])
+def engine(request: pytest.FixtureRequest) -> str:
+    """Servers drive the runs of teams themselves, or a worker does. Messages to agents are driven by servers."""
+    return "local" if request.param == "local" else request.getfixturevalue("temporal").url
 
 
 def letta(url: str) -> Letta:
@@ -37,8 +44,12 @@ def words(messages: Any) -> list[str]:
     return [str(one.content) for one in messages if one.message_type == "assistant_message"]
 
 
-def test_a_letta_client_notices_nothing_of_two_servers(tmp_path: Path, postgres_store: str) -> None:
-    with fake_model(echo) as model, replicas(tmp_path, postgres_store) as cluster, letta(cluster.url) as client:
+def test_a_letta_client_notices_nothing_of_two_servers(tmp_path: Path, postgres_store: str, engine: str) -> None:
+    with (
+        fake_model(echo) as model,
+        replicas(tmp_path, postgres_store, engine=engine) as cluster,
+        letta(cluster.url) as client,
+    ):
         agent = client.agents.create(name="ada", model=model.handle).id
         _check_order(client, agent)
         _check_status_and_stream(client, agent)
@@ -113,9 +124,9 @@ def _check_approval(client: Letta, agent: str) -> None:
 _WEIGH = {"type": "object", "properties": {"thing": {"type": "string"}}, "required": ["thing"]}
 
 
-def test_openai_and_own_clients_notice_nothing_of_two_servers(tmp_path: Path, postgres_store: str) -> None:
+def test_openai_and_own_clients_notice_nothing_of_two_servers(tmp_path: Path, postgres_store: str, engine: str) -> None:
     team = team_in(tmp_path / "team")
-    with replicas(tmp_path, postgres_store, "--team", str(team)) as cluster:
+    with replicas(tmp_path, postgres_store, "--team", str(team), engine=engine) as cluster:
         client = OpenAI(base_url=f"{cluster.url}/v1", api_key=TOKEN, default_headers=CLOSING, timeout=90)
         first = client.responses.create(model="garden", input=GOAL)
         assert "48.00 euros" in first.output_text
@@ -168,14 +179,16 @@ def _check_one_key(cluster: Replicas) -> None:
     assert len(cluster.runs()) == before + 1
 
 
-def test_a_message_whose_server_dies_is_answered_through_the_other(tmp_path: Path, postgres_store: str) -> None:
+def test_a_message_whose_server_dies_is_answered_through_the_other(
+    tmp_path: Path, postgres_store: str, engine: str
+) -> None:
     """The client that waits for it, and those whose messages wait behind it, are served by the one that lives."""
     dead = threading.Event()
 
     def think(question: Question) -> Answer:
         return echo(question) if dead.is_set() else Answer("of a dead server", seconds=60)
 
-    with fake_model(think) as model, replicas(tmp_path, postgres_store) as cluster:
+    with fake_model(think) as model, replicas(tmp_path, postgres_store, engine=engine) as cluster:
         dying, living = cluster.servers
         with letta(living.url) as client, ThreadPoolExecutor(2) as pool:
             agent = client.agents.create(name="ada", model=model.handle).id
