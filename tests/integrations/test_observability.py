@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from chargehand.store_url import postgres_url
 from tests.server.api import GOAL, garden
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "observability"
@@ -41,8 +42,8 @@ def exported(text: str) -> set[str]:
     return names
 
 
-def test_every_metric_of_the_board_and_the_alerts_is_exported(tmp_path: Path) -> None:
-    with garden(tmp_path) as home:
+def test_every_metric_of_the_board_and_the_alerts_is_exported(tmp_path: Path, postgres_store: str) -> None:
+    with garden(tmp_path, store=postgres_url(postgres_store)) as home:
         home.wait(home.begin())
         names = exported(home.client.get("/metrics").text)
     expressions = [*board_expressions(), *alert_expressions()]
@@ -50,7 +51,7 @@ def test_every_metric_of_the_board_and_the_alerts_is_exported(tmp_path: Path) ->
     assert len(used) > 12
     assert used <= names, used - names
     stuck = " ".join(alert_expressions())
-    for metric in ("run_idle_seconds", "breaker_open", "budget_spent_ratio", "queue_age_seconds"):
+    for metric in ("run_idle_seconds", "breaker_open", "budget_spent_ratio", "queue_age_seconds", "backlog_seconds"):
         assert f"chargehand_{metric}" in stuck
 
 
