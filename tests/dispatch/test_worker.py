@@ -1,28 +1,85 @@
-"""A worker process: what it says when it is told something that cannot be right."""
+"""A worker process, and the server that has it drive runs."""
 
+import asyncio
 from pathlib import Path
 
+import httpx
 import pytest
 
 from chargehand.dispatch.engine import parse_engine_url
 from chargehand.errors import Invalid
+from chargehand.journal.store import list_runs, read_run
 from chargehand.server.app import Application
 from chargehand.server.cluster import WorkSettings
-from chargehand.server.settings import ServerSettings, check
+from chargehand.server.settings import ServerLimits, ServerSettings, check
 from chargehand.store_url import postgres_url
+from tests.cluster.harness import PATIENCE
+from tests.server.running import running, settings_in
 from tests.temporal import TemporalServer
+
+SECRET = "hush-1f7c0b2e9d"
+_TEAM = 'version: 1\nname: errands\nsupervisor: {combine: none}\nworkers:\n  runner: {description: runs, call: "work:tell"}\n'
+_WORK = f"""
+async def tell(assignment, context):
+    return "it is {SECRET}"
+"""
+BODY = {
+    "team": "errands",
+    "goal": "Tell it.",
+    "plan": {"tasks": [{"id": "t", "instruction": "Tell it.", "worker": "runner"}], "combine": "none"},
+}
+
+
+def settings_of(folder: Path, name: str, store: str, engine: str, **changes: object) -> ServerSettings:
+    """Of one process of a deployment."""
+    team = folder / "team.yaml"
+    team.write_text(_TEAM)
+    (folder / "work.py").write_text(_WORK)
+    shared = {"store": postgres_url(store), "engine": parse_engine_url(engine), "teams": (team,)}
+    return settings_in(folder / name, **shared, **changes)
+
+
+async def test_a_worker_writes_no_secret_of_its_environment(
+    tmp_path: Path, postgres_store: str, temporal: TemporalServer
+) -> None:
+    server = settings_of(tmp_path, "server", postgres_store, temporal.url)
+    worker = settings_of(tmp_path, "worker", postgres_store, temporal.url, secrets=(SECRET,))
+
+    def ask() -> str:
+        with running(server) as started, httpx.Client(base_url=started.url, headers=started.headers) as client:
+            begun = client.post("/api/runs", json=BODY, timeout=PATIENCE)
+            assert begun.status_code == 201, begun.text
+            run = begun.json()["run"]
+            return client.get(f"/api/runs/{run}/events", timeout=PATIENCE).text  # until it has ended
+
+    application = Application(worker, lambda _name: None, work=WorkSettings())
+    async with application.opened():
+        events = await asyncio.to_thread(ask)
+        await application.drain(0.0)
+    assert "event: run.ended" in events
+    assert "it is " in events
+    assert SECRET not in events
+    (row,) = await asyncio.to_thread(list_runs, postgres_store)
+    assert SECRET not in str(await asyncio.to_thread(read_run, postgres_store, row.run))
+
+
+def test_a_tenant_has_no_more_open_runs_than_it_may(
+    tmp_path: Path, postgres_store: str, temporal: TemporalServer
+) -> None:
+    settings = settings_of(tmp_path, "server", postgres_store, temporal.url, limits=ServerLimits(backlog=2))
+    with running(settings) as server, httpx.Client(base_url=server.url, headers=server.headers, timeout=60) as client:
+        replies = [client.post("/api/runs", json=BODY) for _ in range(3)]
+        assert [reply.status_code for reply in replies] == [201, 201, 429]
+        assert (replies[2].json()["code"], replies[2].headers["Retry-After"]) == ("overloaded", "5")
+        ended = client.post(f"/api/runs/{replies[0].json()['run']}/cancel", json={})
+        assert ended.json()["summary"]["state"] == "cancelled", "no worker is needed for that"
+        assert client.post("/api/runs", json=BODY).status_code == 201
 
 
 async def test_a_queue_that_no_team_of_a_worker_has_is_told(
     tmp_path: Path, postgres_store: str, temporal: TemporalServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "team.yaml").write_text("version: 1\nname: errands\nworkers:\n  runner: {description: runs}\n")
-    settings = ServerSettings(
-        data=tmp_path / "data",
-        store=postgres_url(postgres_store),
-        engine=parse_engine_url(temporal.url),
-        teams=(tmp_path / "team.yaml",),
-    )
+    settings = settings_of(tmp_path, "worker", postgres_store, temporal.url)
     for queues, count in (((), 0), (("errands",), 0), (("erands", "errands"), 1)):
         application = Application(settings, lambda _name: None, work=WorkSettings(queues=queues))
         async with application.opened():
