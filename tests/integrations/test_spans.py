@@ -8,13 +8,11 @@ from chargehand.engine import events as ev
 from chargehand.integrations.spans import (
     RunSpans,
     Span,
-    TraceContext,
-    format_traceparent,
-    parse_traceparent,
     span_id,
     split_handle,
 )
 from chargehand.runtime.trace import trace
+from chargehand.trace_context import TraceContext, format_traceparent, parse_traceparent
 from tests.histories.kept import entries_of, names, read_lines
 from tests.integrations.collector import expected_tree, without_models
 
@@ -62,6 +60,22 @@ def test_a_process_that_resumes_a_run_at_any_entry_makes_the_same_spans(name: st
     for cut in range(1, len(entries)):
         died = {span.key: span for span in spans_of(name, entries[:cut])}
         assert all(whole[key] == span for key, span in died.items())
+
+
+def test_calls_that_are_no_steps_are_counted_on_where_another_process_makes_the_attempt() -> None:
+    entries = history(NAMES[0])
+    begun = next(at for at, entry in enumerate(entries) if isinstance(entry.event, ev.AttemptStarted))
+    attempt = entries[begun].event
+    assert isinstance(attempt, ev.AttemptStarted)
+    called = ev.ModelCalled(
+        duty="attempt", task=attempt.task, number=attempt.attempt, model="openai:gpt-5-mini", seconds=1.0, call=1
+    )
+    more = [called, ev.RunResumed(2), called]  # each process counts its calls from 1
+    last = entries[begun]
+    added = [ev.Entry(last.seq + number, last.at + number, event) for number, event in enumerate(more, 1)]
+    spans = spans_of("r1", [*entries[: begun + 1], *added])
+    calls = [span.key for span in spans if span.name == "chat gpt-5-mini"]
+    assert len(set(calls)) == len(calls) == 2
 
 
 def test_ids_differ_by_run_and_by_what_the_run_was_seeded_with() -> None:

@@ -24,15 +24,12 @@ from chargehand.integrations.spans import (
     RunSpans,
     ShownContent,
     Span,
-    TraceContext,
-    format_traceparent,
-    parse_traceparent,
     span_id,
     trace_id,
 )
 from chargehand.models.providers import install_command
 from chargehand.runtime.executor import TracingListener
-from chargehand.trace_context import TRACEPARENT
+from chargehand.trace_context import TRACEPARENT, TraceContext, format_traceparent, parse_traceparent
 
 try:
     from opentelemetry.context import Context

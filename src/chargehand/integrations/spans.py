@@ -5,7 +5,6 @@ the OpenTelemetry conventions for generative AI (which are in development, so th
 of OpenInference (Phoenix), and those in which Langfuse and Logfire look for the cost.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -17,7 +16,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount
 from chargehand.engine.facts import ModelFellBack
 from chargehand.engine.failure import FailureKind, StepKind
-from chargehand.engine.plan import TaskId
+from chargehand.engine.plan import NO_TASK, TaskId
 from chargehand.engine.policy import Instant
 from chargehand.engine.roster import Agent
 from chargehand.engine.state import Work
@@ -25,6 +24,8 @@ from chargehand.engine.state import Work
 Attribute: TypeAlias = str | int | float | bool | Sequence[str]
 Attributes: TypeAlias = dict[str, Attribute]
 OpenInferenceKind: TypeAlias = Literal["CHAIN", "AGENT", "LLM", "TOOL", "RETRIEVER", "EVALUATOR"]
+WorkKey: TypeAlias = tuple[str, TaskId]
+"""A piece of work: `attempt` or the duty, and the task it is for."""
 
 _PROVIDERS = {
     "azure": "azure.ai.openai",
@@ -36,6 +37,8 @@ _PROVIDERS = {
 """Names of providers that the conventions write differently from our handles."""
 _LABELS = {"user": "user.id", "session": "session.id"}
 """Labels of a run that have an attribute of their own."""
+_PLANNING: WorkKey = ("plan", NO_TASK)
+_ANSWERING: WorkKey = ("answer", NO_TASK)
 
 
 class Span(Struct, frozen=True, gc=False):
@@ -194,10 +197,10 @@ class RunSpans:
         self._at = first.at
         self._content = content
         self._agents: Mapping[str, Agent] = {agent.name: agent for agent in first.event.roster.agents}
-        self._attempts: dict[TaskId, _OpenSpan] = {}
-        self._duties: dict[tuple[str, TaskId], _OpenSpan] = {}
+        self._work: dict[WorkKey, _OpenSpan] = {}
+        """The attempts and duties that are under way."""
         self._questions: dict[int, _OpenSpan] = {}
-        self._closed: dict[tuple[str, TaskId], tuple[int, int]] = {}
+        self._closed: dict[WorkKey, tuple[int, int]] = {}
         """The attempt or duty of each kind that ended last: its number, and how often it did."""
         self._ended: list[Span] = []
         self._root = self._open_run(first)
@@ -217,20 +220,20 @@ class RunSpans:
 
     def step_key(self, task: TaskId, attempt: int, step: int) -> str:
         """The key of a step, for a run that it starts or a call that it makes."""
-        span = self._attempts.get(task)
-        parent = span.key if span is not None and span.number == attempt else f"attempt/{task}/{attempt}"
+        span = self._find_work("attempt", task, attempt)
+        parent = f"attempt/{task}/{attempt}" if span is None else span.key
         return f"{parent}/{step}"
 
     def call_key(self, work: Work, call: int) -> str:
         """The key of a call of a model that is no step, by its number in its piece of work."""
-        span = self._open_work(work.kind, work.task, work.number)
+        span = self._find_work(work.kind, work.task, work.number)
         if span is None:
             return f"{work.kind}/{work.task}/{work.number}/call/{call}"
         return f"{span.key}/call/{span.earlier_calls + call}"
 
-    def _open_work(self, kind: str, task: TaskId, number: int) -> _OpenSpan | None:
-        """The attempt or the duty that is under way."""
-        span = self._attempts.get(task) if kind == "attempt" else self._duties.get((kind, task))
+    def _find_work(self, kind: str, task: TaskId, number: int) -> _OpenSpan | None:
+        """The attempt or the duty of this number, if it is under way."""
+        span = self._work.get((kind, task))
         return span if span is not None and span.number == number else None
 
     def _open_run(self, first: ev.Entry) -> _OpenSpan:
@@ -247,26 +250,57 @@ class RunSpans:
         self._content.add(attributes, "input.value", requested.goal)
         return _OpenSpan("", "", f"invoke_workflow {name}", first.at, attributes)
 
-    # --- opening and closing
+    # --- attempts and duties
 
-    def _start_work(self, kind: str, task: TaskId, number: int, *, at: Instant, name: str) -> _OpenSpan:
-        """Begin an attempt or a duty. One that ended before under the same number is another span."""
-        last, times = self._closed.get((kind, task), (0, 0))
-        again = f"~{times}" if last == number else ""
-        attributes: Attributes = {"openinference.span.kind": "AGENT", "chargehand.run": self.run}
-        if task:
-            attributes["chargehand.task"] = task
-        return _OpenSpan(f"{kind}/{task}/{number}{again}", "", name, at, attributes, number=number)
-
-    def _close_work(
-        self, kind: str, task: TaskId, span: _OpenSpan, at: Instant, failure: ev.Failure | None = None
+    def _start_work(
+        self, key: WorkKey, number: int, at: Instant, *, operation: str, agent: str, attributes: Attributes
     ) -> None:
-        """End an attempt or a duty, and the calls that it had not come back from."""
+        """Begin an attempt or a duty. One that ended before under the same number is another span."""
+        if key in self._work:
+            if self._work[key].number == number:
+                return  # it goes on after a crash, a stop or a question, or holds money for more calls
+            self._end_work(key, at)
+        kind, task = key
+        last, times = self._closed.get(key, (0, 0))
+        again = f"~{times}" if last == number else ""
+        span = _OpenSpan(f"{kind}/{task}/{number}{again}", "", f"{operation} {agent}", at, {}, number=number)
+        span.attributes = {
+            "openinference.span.kind": "AGENT",
+            "chargehand.run": self.run,
+            "gen_ai.operation.name": operation,
+            "gen_ai.agent.name": agent,
+            **attributes,
+        }
+        if task:
+            span.attributes["chargehand.task"] = task
+        self._work[key] = span
+
+    def _finish_work(
+        self,
+        key: WorkKey,
+        at: Instant,
+        *,
+        used: Amount | None,
+        result: Raw | str | None = None,
+        failure: ev.Failure | None = None,
+    ) -> None:
+        """Take in what came of an attempt or a duty, and what it cost, and end it."""
+        span = self._work.get(key)
+        self._pay(span, used)
+        if span is not None and result is not None:
+            self._content.add(span.attributes, "output.value", result)
+        self._end_work(key, at, failure)
+
+    def _end_work(self, key: WorkKey, at: Instant, failure: ev.Failure | None = None) -> None:
+        """End an attempt or a duty, if it is under way, and the calls that it had not come back from."""
+        span = self._work.pop(key, None)
+        if span is None:
+            return
         error = "" if failure is None else failure.kind
         for step in span.steps.values():
             self._end(step, step.lost_at or at, error=error or "interrupted")
-        last, times = self._closed.get((kind, task), (0, 0))
-        self._closed[kind, task] = (span.number, times + 1 if last == span.number else 1)
+        last, times = self._closed.get(key, (0, 0))
+        self._closed[key] = (span.number, times + 1 if last == span.number else 1)
         self._end(span, at, error=error, message="" if failure is None else failure.message)
 
     def _end(self, span: _OpenSpan, at: Instant, *, error: str = "", message: str = "") -> None:
@@ -297,46 +331,94 @@ class RunSpans:
         if span is not None:
             span.used += used
 
-    # --- attempts
-
     def _attempt_started(self, event: ev.AttemptStarted, at: Instant) -> None:
-        span = self._attempts.get(event.task)
-        if span is not None and span.number == event.attempt:
-            return  # it goes on after a crash, a stop or a question
-        if span is not None:
-            self._close_work("attempt", event.task, span, at)
-        name = f"invoke_agent {event.worker}"
-        span = self._start_work("attempt", event.task, event.attempt, at=at, name=name)
-        span.attributes["gen_ai.operation.name"] = "invoke_agent"
-        span.attributes["gen_ai.agent.name"] = event.worker
-        span.attributes["chargehand.attempt"] = event.attempt
-        self._attempts[event.task] = span
+        self._start_work(
+            ("attempt", event.task),
+            event.attempt,
+            at,
+            operation="invoke_agent",
+            agent=event.worker,
+            attributes={"chargehand.attempt": event.attempt},
+        )
 
     def _attempt_succeeded(self, event: ev.AttemptSucceeded, at: Instant) -> None:
-        span = self._attempts.pop(event.task, None)
-        self._pay(span, event.used)
-        if span is not None:
-            self._content.add(span.attributes, "output.value", event.result)
-            self._close_work("attempt", event.task, span, at)
+        self._finish_work(("attempt", event.task), at, used=event.used, result=event.result)
 
-    def _attempt_failed(self, event: ev.AttemptFailed | ev.AttemptAbandoned, at: Instant) -> None:
-        span = self._attempts.get(event.task)
-        self._pay(span, event.used if isinstance(event, ev.AttemptFailed) else None)
-        if span is None or event.failure.kind == "approval":  # it goes on when a person has answered
-            return
-        del self._attempts[event.task]
-        self._close_work("attempt", event.task, span, at, event.failure)
+    def _attempt_failed(self, event: ev.AttemptFailed, at: Instant) -> None:
+        key = ("attempt", event.task)
+        if event.failure.kind == "approval":  # it goes on when a person has answered
+            self._pay(self._work.get(key), event.used)
+        else:
+            self._finish_work(key, at, used=event.used, failure=event.failure)
+
+    def _attempt_abandoned(self, event: ev.AttemptAbandoned, at: Instant) -> None:
+        self._end_work(("attempt", event.task), at, event.failure)
 
     def _task_settled(self, event: ev.TaskFailed | ev.TaskSkipped, at: Instant) -> None:
         """An attempt that waited for a person does not go on."""
-        span = self._attempts.pop(event.task, None)
-        if span is not None:
-            self._close_work("attempt", event.task, span, at, ev.failure_in(event))
+        self._end_work(("attempt", event.task), at, ev.failure_in(event))
+
+    def _duty_started(self, event: ev.SupervisionStarted, at: Instant) -> None:
+        self._start_work(
+            (event.duty, event.task),
+            event.number,
+            at,
+            operation="plan" if event.duty == "plan" else "invoke_agent",
+            agent="supervisor",
+            attributes={"chargehand.duty": event.duty},
+        )
+
+    def _duty_failed(self, event: ev.SupervisionFailed, at: Instant) -> None:
+        is_question = event.failure.kind == "approval"  # the planner asks a person
+        failure = None if is_question else event.failure
+        self._finish_work((event.duty, event.task), at, used=event.used, failure=failure)
+
+    def _tasks_added(self, event: ev.TasksAdded, at: Instant) -> None:
+        if event.done:
+            tasks = Raw(msgspec.json.encode(event.tasks))
+            self._finish_work(_PLANNING, at, used=event.used, result=tasks)
+        else:
+            self._pay(self._work.get(_PLANNING), event.used)
+
+    def _task_refined(self, event: ev.TaskRefined, at: Instant) -> None:
+        self._finish_work(("refine", event.task), at, used=event.used, result=event.instruction)
+
+    def _answer_written(self, event: ev.AnswerWritten, at: Instant) -> None:
+        self._content.add(self._root.attributes, "output.value", event.answer)
+        self._finish_work(_ANSWERING, at, used=event.used, result=event.answer)
+
+    def _prompt_sent(self, event: ev.PromptSent, _at: Instant) -> None:
+        work = self._work.get((event.duty, event.task))
+        if work is not None:
+            self._content.add_prompt(work.attributes, event.messages)
+
+    def _move_prompt(self, work: _OpenSpan, call: _OpenSpan) -> None:
+        """What a model is first told for a piece of work belongs to the first call of it."""
+        messages = work.attributes.pop(_PROMPT, None)
+        if messages is not None:
+            call.attributes[_PROMPT] = messages
+            call.attributes["input.value"] = messages
+
+    def _model_called(self, event: ev.ModelCalled, at: Instant) -> None:
+        """A call that is no step: of the supervisor, or of a judge."""
+        work = self._find_work(event.duty, event.task, event.number)
+        around = work or self._root
+        number = around.calls + 1
+        if work is not None and event.call:
+            number = work.earlier_calls + event.call
+        around.calls = max(around.calls, number)
+        call = self._chat(around, f"call/{number}", at - event.seconds, event.model)
+        self._move_prompt(around, call)
+        if event.input or event.output:
+            _add_usage(call.attributes, event.input, event.output, 0)
+        if event.used is not None and event.used.micros:
+            _add_cost(call.attributes, event.used.micros)
+        self._end(call, at)
 
     # --- steps
 
     def _step_started(self, event: ev.StepStarted, at: Instant) -> None:
-        attempt = self._attempts.get(event.task)
+        attempt = self._work.get(("attempt", event.task))
         if attempt is None:
             return
         if event.kind in ("model", "summary"):
@@ -381,7 +463,7 @@ class RunSpans:
         return _OpenSpan(f"{attempt.key}/{event.step}", attempt.key, f"{operation} {event.name}", at, attributes)
 
     def _step_finished(self, event: ev.StepFinished, at: Instant) -> None:
-        attempt = self._attempts.get(event.task)
+        attempt = self._work.get(("attempt", event.task))
         self._pay(attempt, event.used)
         step = None if attempt is None else attempt.steps.pop(event.step, None)
         if attempt is None or step is None:
@@ -397,7 +479,7 @@ class RunSpans:
 
     def _step_failed(self, event: ev.StepFailed, _at: Instant) -> None:
         """It ends with its attempt, which knows why."""
-        self._pay(self._attempts.get(event.task), event.used)
+        self._pay(self._work.get(("attempt", event.task)), event.used)
 
     def _add_reply(self, attributes: Attributes, result: Raw, micros: int) -> _StepResult:
         try:
@@ -416,7 +498,7 @@ class RunSpans:
 
     def _noted(self, event: ev.Noted, _at: Instant) -> None:
         """Another model takes over from one that did not answer."""
-        attempt = self._attempts.get(event.task)
+        attempt = self._work.get(("attempt", event.task))
         if attempt is None or not isinstance(event.fact, ModelFellBack):
             return
         provider, model = split_handle(event.fact.model)
@@ -425,68 +507,6 @@ class RunSpans:
                 step.name = f"chat {model}"
                 names = {"gen_ai.provider.name": provider, "gen_ai.request.model": model, "llm.model_name": model}
                 step.attributes.update(names)
-
-    def _prompt_sent(self, event: ev.PromptSent, _at: Instant) -> None:
-        work = self._attempts.get(event.task) if event.duty == "attempt" else self._duties.get((event.duty, event.task))
-        if work is not None:
-            self._content.add_prompt(work.attributes, event.messages)
-
-    def _move_prompt(self, work: _OpenSpan, call: _OpenSpan) -> None:
-        """What a model is first told for a piece of work belongs to the first call of it."""
-        messages = work.attributes.pop(_PROMPT, None)
-        if messages is not None:
-            call.attributes[_PROMPT] = messages
-            call.attributes["input.value"] = messages
-
-    # --- the supervisor
-
-    def _duty_started(self, event: ev.SupervisionStarted, at: Instant) -> None:
-        key = (event.duty, event.task)
-        span = self._duties.get(key)
-        if span is not None and span.number == event.number:
-            return  # it goes on, or holds money for more calls
-        if span is not None:
-            self._close_work(event.duty, event.task, span, at)
-        operation = "plan" if event.duty == "plan" else "invoke_agent"
-        name = f"{operation} supervisor"
-        span = self._start_work(event.duty, event.task, event.number, at=at, name=name)
-        span.attributes["gen_ai.operation.name"] = operation
-        span.attributes["gen_ai.agent.name"] = "supervisor"
-        span.attributes["chargehand.duty"] = event.duty
-        self._duties[key] = span
-
-    def _duty_ended(self, event: ev.Event, at: Instant) -> None:
-        key, failure, used, result = _ended_duty(event)
-        span = self._duties.pop(key, None)
-        self._pay(span, used)
-        if span is None:
-            return
-        if result is not None:
-            self._content.add(span.attributes, "output.value", result)
-        duty, task = key
-        self._close_work(duty, task, span, at, failure)
-
-    def _tasks_added(self, event: ev.TasksAdded, at: Instant) -> None:
-        if event.done:
-            self._duty_ended(event, at)
-        else:
-            self._pay(self._duties.get(("plan", TaskId(""))), event.used)
-
-    def _model_called(self, event: ev.ModelCalled, at: Instant) -> None:
-        """A call that is no step: of the supervisor, or of a judge."""
-        work = self._open_work(event.duty, event.task, event.number)
-        around = work or self._root
-        number = around.calls + 1
-        if work is not None and event.call:
-            number = work.earlier_calls + event.call
-        around.calls = max(around.calls, number)
-        call = self._chat(around, f"call/{number}", at - event.seconds, event.model)
-        self._move_prompt(around, call)
-        if event.input or event.output:
-            _add_usage(call.attributes, event.input, event.output, 0)
-        if event.used is not None and event.used.micros:
-            _add_cost(call.attributes, event.used.micros)
-        self._end(call, at)
 
     # --- the person and the run
 
@@ -511,30 +531,21 @@ class RunSpans:
 
     def _resumed(self, _event: ev.RunResumed, _at: Instant) -> None:
         """Calls that were under way ended with the last process. They are made again under the same numbers."""
-        for attempt in self._attempts.values():
-            for step in attempt.steps.values():
+        for span in self._work.values():
+            for step in span.steps.values():
                 step.lost_at = self._at
-        for duty in self._duties.values():
-            duty.earlier_calls = duty.calls
+            span.earlier_calls = span.calls
 
     def _stop_all(self, reason: FailureKind, at: Instant) -> None:
         stopped = ev.Failure(reason, "the run ended before this did")
-        for task, span in self._attempts.items():
-            self._close_work("attempt", task, span, at, stopped)
-        for (duty, task), span in self._duties.items():
-            self._close_work(duty, task, span, at, stopped)
+        for key in tuple(self._work):
+            self._end_work(key, at, stopped)
         for span in self._questions.values():
             self._end(span, at, error="stopped")
-        self._attempts.clear()
-        self._duties.clear()
         self._questions.clear()
 
     def _time_ran_out(self, _event: ev.TimeRanOut, at: Instant) -> None:
         self._stop_all("deadline", at)
-
-    def _answer_written(self, event: ev.AnswerWritten, at: Instant) -> None:
-        self._content.add(self._root.attributes, "output.value", event.answer)
-        self._duty_ended(event, at)
 
     def _run_ended(self, event: ev.RunEnded, at: Instant) -> None:
         self._stop_all("stopped", at)
@@ -545,7 +556,7 @@ class RunSpans:
         ev.AttemptStarted: _attempt_started,
         ev.AttemptSucceeded: _attempt_succeeded,
         ev.AttemptFailed: _attempt_failed,
-        ev.AttemptAbandoned: _attempt_failed,
+        ev.AttemptAbandoned: _attempt_abandoned,
         ev.TaskFailed: _task_settled,
         ev.TaskSkipped: _task_settled,
         ev.StepStarted: _step_started,
@@ -555,8 +566,8 @@ class RunSpans:
         ev.PromptSent: _prompt_sent,
         ev.ModelCalled: _model_called,
         ev.SupervisionStarted: _duty_started,
-        ev.SupervisionFailed: _duty_ended,
-        ev.TaskRefined: _duty_ended,
+        ev.SupervisionFailed: _duty_failed,
+        ev.TaskRefined: _task_refined,
         ev.TasksAdded: _tasks_added,
         ev.AnswerWritten: _answer_written,
         ev.InputRequested: _input_requested,
@@ -576,24 +587,6 @@ _OPERATIONS: dict[StepKind, tuple[str, OpenInferenceKind]] = {
     "make_worker": ("create_agent", "AGENT"),
     "worker": ("invoke_agent", "AGENT"),
 }
-
-
-def _ended_duty(
-    event: ev.Event,
-) -> tuple[tuple[str, TaskId], ev.Failure | None, Amount | None, Raw | str | None]:
-    """The duty that an event ends, the failure it ended in, what it used, and what came of it."""
-    match event:
-        case ev.SupervisionFailed():
-            asks = event.failure.kind == "approval"  # the planner asks a person
-            return (event.duty, event.task), None if asks else event.failure, event.used, None
-        case ev.TaskRefined():
-            return ("refine", event.task), None, event.used, event.instruction
-        case ev.AnswerWritten():
-            return ("answer", TaskId("")), None, event.used, event.answer
-        case ev.TasksAdded():
-            return ("plan", TaskId("")), None, event.used, Raw(msgspec.json.encode(event.tasks))
-        case _:
-            raise AssertionError(f"{event!r} ends no duty")
 
 
 def _add_usage(attributes: Attributes, read: int, written: int, cached: int) -> None:
@@ -616,30 +609,6 @@ def _add_cost(attributes: Attributes, micros: int) -> None:
 
 
 # --- ids
-
-
-class TraceContext(Struct, frozen=True, gc=False):
-    """The trace of a run, and the span outside of it that it belongs to."""
-
-    trace: int
-    parent: int = 0
-    """The id of that span; 0: there is none."""
-    is_sampled: bool = True
-
-
-_TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
-
-
-def parse_traceparent(text: str) -> TraceContext | None:
-    """The trace context of a W3C `traceparent`; None for what is none."""
-    match = _TRACEPARENT.fullmatch(text.strip())
-    if match is None or (match[1] == "00" and match[5]):  # only later versions may have more parts
-        return None
-    return TraceContext(int(match[2], 16), int(match[3], 16), bool(int(match[4], 16) & 1))
-
-
-def format_traceparent(trace: int, span: int, *, is_sampled: bool = True) -> str:
-    return f"00-{trace:032x}-{span:016x}-{is_sampled:02x}"
 
 
 def trace_id(run: str, seed: int) -> int:
