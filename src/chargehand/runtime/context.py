@@ -295,12 +295,9 @@ class _StepContext:
             raise
         finally:
             del self._open_steps[key]
-        if not isinstance(done, Done):  # pyright: ignore[reportUnnecessaryIsInstance] - a user's function returned it
+        if type(done) is not Done:  # a user's function returned it
             raise TypeError(f"the call of step {name!r} returned {type(done).__name__}; return a Done")
-        if effect == "read":
-            result = encode_value(done.value)
-        else:
-            result, _ = encode_or_text(done.value)
+        result = encode_value(done.value) if effect == "read" else encode_or_text(done.value)[0]
         finished = ev.StepFinished(task, attempt, step=number, result=result, good=done.good, used=done.used)
         if effect == "read":
             await self._line.ask(finished)
