@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import durability, executor, imports, scale, scheduling, simulation, wire
+from bench import durability, executor, imports, scale, scheduling, simulation, tracing, wire
 from bench.measure import Settings
 from bench.table import Row, rendered
 
@@ -28,6 +28,7 @@ BENCHMARKS: dict[str, Callable[[Settings], list[Row]]] = {
     "functions": executor.function_workers,
     "loop": executor.tool_loop,
     "teams": executor.many,
+    "traces": tracing.spans,
     "wire": wire.calls,
     "imports": imports.imports,
 }
