@@ -41,6 +41,7 @@ from tests.integrations.foreign_models import ScriptedOpenAIModel, called, said
 from tests.integrations.mixed_team import POLICY, PRICE, QUIET, CountState, mixed_workers, outages
 
 ONCE = Policy(retry=Retry(attempts=1))
+TWICE = Policy(retry=Retry(attempts=2, base=0.01))
 
 
 def one_worker(call: Any, *, policy: Policy = ONCE, budget: Budget = Budget(), journal: Any = None) -> Team:  # noqa: B008
@@ -114,14 +115,32 @@ async def test_a_call_that_pydantic_ai_defers_is_asked_about(answer: str, paid: 
     assert (result.ending, done, requests) == ("complete", paid, 2)
 
 
-@pytest.mark.parametrize(("status", "kind"), [(429, "resource"), (503, "network"), (401, "logic")])
-async def test_an_error_of_a_models_api_is_a_failure_of_its_kind(status: int, kind: str) -> None:
-    def reply(_messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
-        raise ModelHTTPError(status, "fake")
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "attempts"),
+    [
+        (429, "slow down", "resource", 2),
+        (503, "restarting", "network", 2),
+        (429, "insufficient_quota", "resource", 1),
+        (401, "invalid api key", "resource", 1),
+        (404, "no such model", "logic", 1),
+        (400, "temperature: unexpected value", "logic", 1),
+    ],
+)
+async def test_an_error_of_a_models_api_is_a_failure_of_its_kind(
+    status: int, body: str, kind: str, attempts: int
+) -> None:
+    calls = 0
 
-    team = one_worker(from_pydantic_ai(Agent(FunctionModel(reply)), effect="read"))
+    def reply(_messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
+        nonlocal calls
+        calls += 1
+        raise ModelHTTPError(status, "fake", body)
+
+    team = one_worker(from_pydantic_ai(Agent(FunctionModel(reply)), effect="read"), policy=TWICE)
     (gap,) = (await team.run("Count")).gaps
     assert gap.reason == kind
+    assert gap.message.startswith(f"pydantic-ai: its model answered {status}: ")
+    assert calls == attempts
 
 
 async def test_a_cancelled_attempt_cancels_the_agent() -> None:
@@ -148,13 +167,24 @@ def test_what_an_agent_does_to_the_world_must_be_said() -> None:
         from_pydantic_ai(Agent(TestModel()), effect="write")  # pyright: ignore[reportArgumentType] - that is the point
 
 
+def test_what_is_no_agent_of_the_framework_is_refused_before_a_run() -> None:
+    graph: Any = StateGraph(CountState)
+    with pytest.raises(Invalid, match=r"this is a StateGraph; write a compiled graph: graph.compile\(\)"):
+        from_langgraph(graph, effect="read")
+    other: Any = "an agent"
+    with pytest.raises(Invalid, match="this is a str; write an Agent of Pydantic AI"):
+        from_pydantic_ai(other, effect="read")
+    with pytest.raises(Invalid, match="this is a str; write an Agent of the OpenAI Agents SDK"):
+        from_openai_agents(other, effect="read")
+
+
 def test_the_status_of_an_api_is_found_behind_other_exceptions() -> None:
     outer = RuntimeError("wrapped")
     outer.__cause__ = ModelHTTPError(503, "fake")
-    failure = status_failure(outer)
+    failure = status_failure("pydantic-ai", outer)
     assert failure is not None
     assert failure.kind == "network"
-    assert status_failure(ValueError("plain")) is None
+    assert status_failure("pydantic-ai", ValueError("plain")) is None
 
 
 # --- LangGraph

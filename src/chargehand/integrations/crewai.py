@@ -1,7 +1,7 @@
 """A CrewAI crew as a worker. Needs `pip install crewai` (800 MB, so it is no extra)."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from chargehand.agents.executor import Assignment
 from chargehand.engine.events import Effect
@@ -11,11 +11,13 @@ from chargehand.integrations.foreign_agents import (
     AgentUsage,
     AgentWorker,
     ForeignAgent,
+    check_agent,
     task_text,
 )
 from chargehand.models.prices import Price
 
 
+@runtime_checkable
 class AnyCrew(Protocol):
     """What is used of a crew."""
 
@@ -45,6 +47,7 @@ def from_crewai(
         price: What its models cost, in dollars per million tokens.
 
     """
+    check_agent(crew, AnyCrew, "a Crew of CrewAI")
     if any(task.human_input for task in crew.tasks):
         raise Invalid("a task of the crew has human_input, which reads the terminal; leave it out")
     return AgentWorker(_CrewAgent(crew, inputs), effect, price)

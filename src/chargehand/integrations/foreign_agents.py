@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NoReturn, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.agents.executor import Assignment
 from chargehand.code_errors import failure_of
@@ -18,6 +18,7 @@ from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import Effect
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
+from chargehand.models.call_errors import Party, call_refused
 from chargehand.models.prices import Price
 from chargehand.models.providers import install_command
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
@@ -136,7 +137,8 @@ class AgentWorker:
         return await context.step(name, call, request=request, effect=self._effect, shape=AgentTurn)
 
     def _failure(self, error: Exception) -> Failure:
-        return self._agent.failure(error) or status_failure(error) or failure_of(error)
+        agent = self._agent
+        return agent.failure(error) or status_failure(agent.framework, error) or failure_of(error)
 
     def _used(self, usage: AgentUsage, context: StepContext) -> Amount:
         price = self._price
@@ -152,6 +154,12 @@ class AgentWorker:
 
 
 # --- what adapters share
+
+
+def check_agent(agent: object, kind: type, wanted: str) -> None:
+    """Raise Invalid for what is no agent of the framework."""
+    if not isinstance(agent, kind):
+        raise Invalid(f"this is a {type(agent).__name__}; write {wanted}")
 
 
 def task_text(assignment: Assignment) -> str:
@@ -182,26 +190,18 @@ def place_of(number: int, questions: Sequence[object]) -> str:
     return f" ({number} of {len(questions)})" if len(questions) > 1 else ""
 
 
-def status_failure(error: BaseException | None) -> Failure | None:
+def status_failure(framework: str, error: BaseException | None) -> Failure | None:
     """The failure of a model's API, by the HTTP status that clients of all providers put into their exceptions."""
     for _ in range(10):
         if error is None:
             return None
         status = getattr(error, "status_code", None)  # of another package, and each has its own class
         if isinstance(status, int):
-            return _failure_by_status(status, str(error))
+            # which model refuses is not known, so only this task fails for it
+            failure = call_refused(Party(framework, "its model"), status, str(error)).failure
+            return structs.replace(failure, refusal=None)
         error = error.__cause__
     return None
-
-
-def _failure_by_status(status: int, message: str) -> Failure:
-    if status == 429:
-        return Failure("resource", message)
-    if status in (408, 504):
-        return Failure("timeout", message)
-    if status >= 500:
-        return Failure("network", message)
-    return Failure("logic", message, permanent=status in (401, 403, 404))
 
 
 def not_installed(extra: str, error: ModuleNotFoundError) -> NoReturn:

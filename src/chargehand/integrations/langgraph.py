@@ -1,7 +1,7 @@
 """A LangGraph graph as a worker. Needs `pip install 'chargehand[langgraph]'`."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from chargehand.agents.executor import Assignment
 from chargehand.engine.events import Effect
@@ -12,6 +12,7 @@ from chargehand.integrations.foreign_agents import (
     AgentUsage,
     AgentWorker,
     ForeignAgent,
+    check_agent,
     not_installed,
     task_text,
 )
@@ -28,6 +29,7 @@ except ModuleNotFoundError as error:
     not_installed("langgraph", error)
 
 
+@runtime_checkable
 class CompiledGraph(Protocol):
     """What is used of a compiled graph."""
 
@@ -67,6 +69,7 @@ def from_langgraph(
         price: What its models cost, in dollars per million tokens.
 
     """
+    check_agent(graph, CompiledGraph, "a compiled graph: graph.compile()")
     return AgentWorker(_Graph(graph, state, result), effect, price)
 
 

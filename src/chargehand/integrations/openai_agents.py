@@ -14,6 +14,7 @@ from chargehand.integrations.foreign_agents import (
     ForeignAgent,
     Prompt,
     approval_question,
+    check_agent,
     not_installed,
     place_of,
     task_text,
@@ -52,6 +53,7 @@ def from_openai_agents(
         price: What its model costs: `Price(input=0.25, output=2, cached=0.025)`, in dollars per million tokens.
 
     """
+    check_agent(agent, Agent, "an Agent of the OpenAI Agents SDK")
     return AgentWorker(_OpenAIAgent(agent, prompt, context, max_turns, run_config), effect, price)
 
 

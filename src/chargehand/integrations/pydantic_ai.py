@@ -15,6 +15,7 @@ from chargehand.integrations.foreign_agents import (
     ForeignAgent,
     Prompt,
     approval_question,
+    check_agent,
     not_installed,
     place_of,
     task_text,
@@ -23,6 +24,7 @@ from chargehand.models.prices import Price
 
 try:
     from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolDenied
+    from pydantic_ai.agent import AbstractAgent
     from pydantic_ai.exceptions import UnexpectedModelBehavior, UsageLimitExceeded
     from pydantic_ai.messages import ModelMessagesTypeAdapter
     from pydantic_ai.run import AgentRunResult
@@ -52,6 +54,7 @@ def from_pydantic_ai(
         price: In place of what the price list of Pydantic AI says.
 
     """
+    check_agent(agent, AbstractAgent, "an Agent of Pydantic AI")
     return AgentWorker(_PydanticAgent(agent, prompt, deps), effect, price)
 
 
