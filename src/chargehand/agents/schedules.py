@@ -1,6 +1,6 @@
 """Schedules of a team file: requests that a server makes at certain times."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
@@ -40,9 +40,9 @@ class Schedule(Struct, frozen=True):
 
     def latest_time(self, before: Instant, within: Seconds) -> Instant | None:
         """The last time that is not after an instant, and at most so long before it; None if there is none."""
-        start = datetime.fromtimestamp(before, ZoneInfo(self.timezone)) + timedelta(seconds=1)
-        try:
-            latest = next(CronSim(self.cron, start, reverse=True)).timestamp()
-        except StopIteration:
-            return None
-        return latest if latest >= before - within else None
+        latest = None
+        at = self.next_time(before - within - 1)
+        while at <= before:
+            latest = at
+            at = self.next_time(at)
+        return latest

@@ -1,6 +1,6 @@
 """Runs that the schedules of team files begin, for the first tenant.
 
-A time is begun once: its run has a key made of the schedule and the time, so servers that share a store, and a server
+A time is begun once: its run has a key made of team, schedule and time, so servers that share a store, and a server
 that restarts, find the run that was begun. After a restart the last time of the past ten minutes is made up for.
 """
 
@@ -54,7 +54,7 @@ async def _follow(client: TenantClient, team: str, schedule: Schedule) -> None:
 
 async def _begin(client: TenantClient, team: str, schedule: Schedule, at: Instant) -> None:
     """Begin the run of one time; where the server is full or the store is away, again a few times."""
-    key = f"{schedule.name}/{int(at)}"
+    key = f"{team}/{schedule.name}/{int(at)}"
     for _ in range(_TRIES):
         try:
             begun = await client.begin(team, schedule.request, key=key, labels={LABEL: schedule.name})
