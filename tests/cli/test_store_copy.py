@@ -15,6 +15,7 @@ from chargehand.engine.fold import replay
 from chargehand.engine.owed import Brief
 from chargehand.errors import Corrupt
 from chargehand.journal.copy import JournalSide, compare_journals
+from chargehand.journal.files import StoredFile
 from chargehand.journal.protocol import Journal, RouteExample
 from chargehand.journal.rows import BLOBS_SUFFIX
 from chargehand.journal.store import list_runs, open_journal, read_run
@@ -77,6 +78,8 @@ async def _fill_files(folder: Path) -> None:
         for run in ("b", "a"):
             confirmed = [RouteExample(f"ask {run}", worker, "judge", run, 5.5) for worker in ("ann", "bob")]
             await journal.route_examples("desk").record(run, "judge", confirmed)
+        assert journal.files is not None
+        await journal.files.add(StoredFile("file-1", "a.png", "image/png", 3, 7.5), b"\0\1\2", room=3)
     catalog = await open_catalog(folder / "memory.db", durability="process")
     await fill(catalog.of("desk"))
     await fill(catalog.of("another"))

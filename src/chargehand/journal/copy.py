@@ -6,6 +6,7 @@ Entries keep their numbers, times and events. What a target has already must be 
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
+from sys import maxsize
 from typing import TypeAlias
 
 from msgspec import Struct, structs
@@ -13,6 +14,7 @@ from msgspec import Struct, structs
 from chargehand.engine.events import Entry, RunRequested
 from chargehand.engine.fold import replay
 from chargehand.errors import Corrupt, Refused, RunBusy
+from chargehand.journal.files import StoredFile
 from chargehand.journal.protocol import Journal, RouteExample, RunRow
 
 ReportProgress: TypeAlias = Callable[[str, int, int], None]
@@ -97,10 +99,18 @@ async def copy_journal(source: JournalSide, target: JournalSide, report: ReportP
             await _append(target.journal, row.run, entries, partial(_report_entries, report, done, total))
         done += row.seq
         report("entries", done, total)
+    await _copy_files(source, target)
     for team in await source.journal.example_teams():
         missing = await _list_missing_examples(source, target, team)
         for (run, kind), examples in groupby(missing, key=lambda example: (example.run, example.source)):
             await target.journal.route_examples(team).record(run, kind, examples)
+
+
+async def _copy_files(source: JournalSide, target: JournalSide) -> None:
+    if source.journal.files is None or target.journal.files is None:
+        return
+    for file in await source.journal.files.list():
+        await target.journal.files.add(file, await source.journal.files.read(file.id), room=maxsize)
 
 
 async def _append(journal: Journal, run: str, entries: Sequence[Entry], report: Callable[[int], None]) -> None:
@@ -154,7 +164,13 @@ async def compare_journals(source: JournalSide, target: JournalSide, report: Rep
                 f"{source.place} and {target.place} differ after the copy: route examples of team {team!r}. {_ADVICE}"
             )
         examples += len(listed)
+    if await _list_files(source) != await _list_files(target):
+        raise Corrupt(f"{source.place} and {target.place} differ after the copy: their files. {_ADVICE}")
     return CopiedJournal(runs=len(wanted), entries=entries, examples=examples)
+
+
+async def _list_files(side: JournalSide) -> list[StoredFile]:
+    return [] if side.journal.files is None else await side.journal.files.list()
 
 
 _ADVICE = "Do not use the target; make sure that nothing writes to either of them, empty the target and copy again"

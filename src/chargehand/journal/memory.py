@@ -79,6 +79,10 @@ class MemoryJournal:
         return None
 
     @property
+    def files(self) -> None:
+        return None
+
+    @property
     def trouble(self) -> str:
         return ""
 

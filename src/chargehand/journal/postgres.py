@@ -18,6 +18,7 @@ from chargehand.journal.codec import encode
 from chargehand.journal.deliveries import Delivery
 from chargehand.journal.postgres_commands import PostgresCommands
 from chargehand.journal.postgres_deliveries import PostgresDeliveries
+from chargehand.journal.postgres_files import PostgresFiles
 from chargehand.journal.postgres_jobs import PostgresJobs
 from chargehand.journal.postgres_listener import PostgresListener
 from chargehand.journal.postgres_notices import PostgresNotices
@@ -142,6 +143,7 @@ class PostgresJournal:
         self.commands = PostgresCommands(database, self._listener)
         self.jobs = PostgresJobs(database)
         self.deliveries = PostgresDeliveries(database)
+        self.files = PostgresFiles(database)
         self.words = PostgresWords(database, self._listener)
         self._creating = GroupedCalls(self._create_all)
         self._claiming = GroupedCalls(self._claim_all)

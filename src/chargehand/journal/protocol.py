@@ -14,6 +14,7 @@ from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import Corrupt, Fenced, Invalid, Refused, RunBusy, RunUnknown
 from chargehand.journal.commands import Commands
 from chargehand.journal.deliveries import Deliveries, Delivery
+from chargehand.journal.files import Files
 from chargehand.journal.words import Words
 
 if TYPE_CHECKING:
@@ -275,6 +276,11 @@ class Journal(Protocol):
         ...
 
     @property
+    def files(self) -> Files | None:
+        """The files that runs are given; None if this journal keeps none."""
+        ...
+
+    @property
     def trouble(self) -> str:
         """Why nothing can be written at the moment; empty when all is well."""
         ...
@@ -379,6 +385,10 @@ class JournalProxy:
     @property
     def deliveries(self) -> Deliveries | None:
         return self._journal.deliveries
+
+    @property
+    def files(self) -> Files | None:
+        return self._journal.files
 
     @property
     def trouble(self) -> str:

@@ -23,6 +23,7 @@ from chargehand.errors import Corrupt, Fenced, Refused, RunUnknown, StoreError, 
 from chargehand.journal import rows
 from chargehand.journal.codec import encode
 from chargehand.journal.deliveries import Delivery, SqliteDeliveries, list_deliveries
+from chargehand.journal.files import SqliteFiles
 from chargehand.journal.ownership import Clock, Owner, is_locked, locks_of
 from chargehand.journal.protocol import (
     BackedUp,
@@ -153,6 +154,7 @@ class SqliteJournal:
         self._owner = file.owner
         self._blobs = file.blobs
         self.deliveries = SqliteDeliveries(file.database)
+        self.files = SqliteFiles(file.database)
         self._unanswered: dict[str, str] = {}
         self._closed = False
 

@@ -33,7 +33,9 @@ class FileKind(Struct, frozen=True):
 
 
 JOURNAL = FileKind(
-    0x43686764, (("001.sql",), ("route-examples-1.sql",), ("003.sql",), ("deliveries-1.sql",)), "journal"
+    0x43686764,
+    (("001.sql",), ("route-examples-1.sql",), ("003.sql",), ("deliveries-1.sql",), ("files-1.sql",)),
+    "journal",
 )
 CATALOG = FileKind(0x4368674D, (("catalog-1.sql", "passages-1.sql"),), "memory file")
 _SYNCHRONOUS: dict[Durability, str] = {

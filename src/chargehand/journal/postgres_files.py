@@ -1,0 +1,51 @@
+"""Files that runs are given by reference, in PostgreSQL: any server of the database has them."""
+
+from chargehand.journal.files import StoredFile, file_unknown, no_room
+from chargehand.postgres.database import PostgresDatabase
+
+_COLUMNS = "id, name, media_type, size, at"
+_ADD = f"""
+    INSERT INTO files ({_COLUMNS}, body) SELECT $1, $2, $3, $4::bigint, $5, $6
+    WHERE (SELECT coalesce(sum(size), 0) FROM files WHERE tenant = current_tenant()) + $4::bigint <= $7::bigint
+    ON CONFLICT DO NOTHING
+"""  # noqa: S608 - of our own words
+_GET = f"SELECT {_COLUMNS} FROM files WHERE tenant = current_tenant() AND id = $1"  # noqa: S608 - as above
+_READ = "SELECT body FROM files WHERE tenant = current_tenant() AND id = $1"
+_LIST = f"""
+    SELECT {_COLUMNS} FROM files WHERE tenant = current_tenant() ORDER BY at DESC, id
+"""  # noqa: S608 - as above
+_DELETE = "DELETE FROM files WHERE tenant = current_tenant() AND id = $1 RETURNING id"
+
+
+class PostgresFiles:
+    """The files of one tenant."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    async def add(self, file: StoredFile, body: bytes, *, room: int) -> StoredFile:
+        row = (file.id, file.name, file.media_type, file.size, file.at)
+        await self._database.fetch(_ADD, *row, body, room)
+        stored = await self._database.fetch(_GET, file.id)
+        if not stored:
+            raise no_room(file, room)
+        return StoredFile(*stored[0])
+
+    async def get(self, file: str) -> StoredFile:
+        rows = await self._database.fetch(_GET, file)
+        if not rows:
+            raise file_unknown(file)
+        return StoredFile(*rows[0])
+
+    async def read(self, file: str) -> bytes:
+        rows = await self._database.fetch(_READ, file)
+        if not rows:
+            raise file_unknown(file)
+        return bytes(rows[0][0])
+
+    async def list(self) -> list[StoredFile]:
+        return [StoredFile(*row) for row in await self._database.fetch(_LIST)]
+
+    async def delete(self, file: str) -> None:
+        if not await self._database.fetch(_DELETE, file):
+            raise file_unknown(file)

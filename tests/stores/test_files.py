@@ -1,0 +1,34 @@
+"""Uploaded files in a store: kept once, bounded together, read by another process, deleted."""
+
+import pytest
+
+from chargehand.errors import Refused, Unknown
+from chargehand.journal.files import StoredFile, file_id
+from chargehand.journal.store import open_journal
+
+BODY = bytes(range(256))
+FILE = StoredFile(file_id("a.png", "image/png", BODY), "a.png", "image/png", len(BODY), 7.5)
+
+
+async def test_files_are_kept_once_within_their_room_and_read_by_another_process(store: str) -> None:
+    first = await open_journal(store)
+    second = await open_journal(store)
+    try:
+        assert first.files is not None
+        assert second.files is not None
+        assert await first.files.add(FILE, BODY, room=300) == FILE
+        again = StoredFile(FILE.id, FILE.name, FILE.media_type, FILE.size, 9.0)
+        assert await second.files.add(again, BODY, room=300) == FILE, "one that is there needs no room"
+        other = StoredFile("file-2", "b", "text/plain", 45, 8.0)
+        with pytest.raises(Refused, match="no room"):
+            await second.files.add(other, bytes(45), room=300)
+        await second.files.add(other, bytes(45), room=301)
+        assert await first.files.list() == [other, FILE]
+        assert await second.files.read(FILE.id) == BODY
+        await first.files.delete(FILE.id)
+        for call in (second.files.get, second.files.read, second.files.delete):
+            with pytest.raises(Unknown, match="deleted"):
+                await call(FILE.id)
+    finally:
+        await first.close()
+        await second.close()
