@@ -12,7 +12,7 @@ from chargehand.agents.planner import schema
 from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.call_errors import CallFailed
 from chargehand.models.http import Timeouts
-from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec, Usage
+from chargehand.models.messages import Image, Message, Reply, Request, Settings, ToolCall, ToolSpec, Usage
 from tests.models.loopback import Loopback, Move, event, loopback, streamed, whole
 
 KEY = "sk-ant-this-is-the-key-1234567890"
@@ -380,3 +380,11 @@ async def test_text_that_cannot_be_written_fails_before_anything_is_sent() -> No
         with pytest.raises(CallFailed, match="cannot be written as JSON"):
             await model.reply(Request([Message("user", "half \ud800 a character")]))
     assert server.asked == []
+
+
+async def test_a_picture_stands_before_its_text() -> None:
+    image = Image("file-1", "image/png", b"\x89PNG")
+    body = await sent(Request([Message("user", "what is it?", images=(image,))]))
+    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
+    content = [{"type": "image", "source": source}, {"type": "text", "text": "what is it?"}]
+    assert body["messages"] == [{"role": "user", "content": content}]

@@ -23,6 +23,7 @@ from chargehand.agents.supervision import Lead
 from chargehand.agents.writer import Writer
 from chargehand.code_errors import error_in, mistake_failure
 from chargehand.engine.budget import NOTHING, Amount, Budget
+from chargehand.engine.events import FileReference
 from chargehand.engine.failure import Failure, Gap, Question
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import digest
@@ -53,6 +54,8 @@ class Assignment(Struct, frozen=True):
     """The results of the tasks it needs, by their ids: `{"text": ...}` for text, else plain data."""
     gaps: tuple[Gap, ...] = ()
     """What it needs and does not get."""
+    files: tuple[FileReference, ...] = ()
+    """The files it is given: `await context.read_file(file.id)` has the bytes of one."""
     attempt: int = 1
     """Which attempt of the task: 1, 2, 3 …"""
     failure: str = ""
@@ -117,6 +120,7 @@ async def call_function(function: WorkerFunction, brief: Brief, context: StepCon
         instruction=brief.instruction,
         inputs={source.task: source.value for source in read_inputs(brief, {})},
         gaps=tuple(gap for source in brief.inputs for gap in source.gaps),
+        files=tuple(source.file for source in brief.inputs if source.file is not None),
         attempt=brief.work.number,
         failure=brief.failure,
         until=brief.until,

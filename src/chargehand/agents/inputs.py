@@ -8,6 +8,7 @@ from hashlib import blake2b
 import msgspec
 from msgspec import Struct, structs
 
+from chargehand.engine.events import FileReference
 from chargehand.engine.failure import Gap
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task, TaskId, needs
@@ -15,7 +16,7 @@ from chargehand.engine.value import decode_value, encode_value
 from chargehand.engine.view import Input
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import PICTURES, Artifact, Chart, Figure, Passages, Table, WorkerOutput
-from chargehand.models.messages import Message, new_nonce, wrap
+from chargehand.models.messages import IMAGE_TOKENS, Message, new_nonce, wrap
 from chargehand.models.request_facts import Given
 from chargehand.tools.calling import capped
 from chargehand.tools.tool import CAP
@@ -164,7 +165,7 @@ class WorkerHistory:
 
 
 def _size(message: Message) -> int:
-    size = len(message.text) // _CHARACTERS + 1
+    size = len(message.text) // _CHARACTERS + 1 + len(message.images) * IMAGE_TOKENS
     for call in message.calls:
         size += (len(call.arguments) + len(call.name)) // _CHARACTERS + 2
     return size
@@ -189,9 +190,18 @@ _NOTHING = ShownInputs("", (), (), {})
 
 
 def show_inputs(
-    brief: Brief, nonce: str, tasks: Mapping[TaskId, Task] | None = None, cap: int = CAP, *, by_handle: bool = False
+    brief: Brief,
+    nonce: str,
+    tasks: Mapping[TaskId, Task] | None = None,
+    cap: int = CAP,
+    *,
+    by_handle: bool = False,
+    with_images: bool = False,
 ) -> ShownInputs:
-    """The inputs of a brief. What is cut is kept `by_handle` for those who can read on."""
+    """The inputs of a brief. What is cut is kept `by_handle` for those who can read on.
+
+    `with_images`: the pictures among them stand beside the text.
+    """
     if not brief.inputs:
         return _NOTHING
     inputs = read_inputs(brief, tasks or {})
@@ -206,8 +216,16 @@ def show_inputs(
             rest_by_handle[handle] = whole
             text += read_on(handle, whole, text)
         parts.append(wrap(nonce, origin_of(result), text))
+    for image in input_images(brief):
+        text = "This picture stands beside this message." if with_images else "A picture. You are not shown it."
+        parts.append(wrap(nonce, f"file {image.name} ({image.media_type}, {image.id})", text))
     parts.extend(gap_text(gap, nonce) for gap in gaps)
     return ShownInputs("\n\n".join(parts), inputs, gaps, rest_by_handle)
+
+
+def input_images(brief: Brief) -> tuple[FileReference, ...]:
+    """The pictures among the inputs of a brief: files without text."""
+    return tuple(source.file for source in brief.inputs if source.file is not None and source.value is None)
 
 
 def request_text(brief: Brief) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, field, structs
 
 from chargehand.agents.audit.claims import CLAIMING, WorkMaterial, day_of, describe, objection, trace_result
-from chargehand.agents.inputs import DAY, WorkerHistory, day_text, show_inputs, tokens
+from chargehand.agents.inputs import DAY, WorkerHistory, day_text, input_images, show_inputs, tokens
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import Recall, Summarizer, block_facts, turn_facts
 from chargehand.agents.roles import REPEATS
@@ -19,10 +19,10 @@ from chargehand.engine.facts import Tracing
 from chargehand.engine.failure import Failure, FailureCode, Missing
 from chargehand.engine.owed import Brief
 from chargehand.engine.policy import Breaking
-from chargehand.errors import Invalid
+from chargehand.errors import Invalid, Unknown
 from chargehand.memory.conversations import Turn
 from chargehand.models.artifacts import WorkerOutput
-from chargehand.models.messages import Message, Reply, Request, ToolSpec, new_nonce, wrap
+from chargehand.models.messages import Image, Message, Reply, Request, ToolSpec, new_nonce, wrap
 from chargehand.models.partial_text import missing_parts
 from chargehand.models.reply_limit import longer_limit, reply_limit
 from chargehand.models.request_facts import Working
@@ -77,10 +77,13 @@ class Attempt:
         self._brief = brief
         self._doubted: Done | None = None  # a result that was sent back, for when no better one comes
         nonce = new_nonce()
-        inputs = show_inputs(brief, nonce, by_handle=True)
+        images = input_images(brief) if all(model.card.images for model in ready.models) else ()
+        inputs = show_inputs(brief, nonce, by_handle=True, with_images=bool(images))
         task = resources.prompts.text("task", instruction=brief.instruction, inputs=inputs.text).strip()
-        opening = (ready.system(resources.prompts), Message("user", f"({day_text(brief.began // DAY)})\n\n{task}"))
-        self._task = opening[1]
+        shown = tuple(Image(image.id, image.media_type) for image in images)
+        message = Message("user", f"({day_text(brief.began // DAY)})\n\n{task}", images=shown)
+        opening = (ready.system(resources.prompts), message)
+        self._task = message
         self._history = WorkerHistory(opening, ready.window, nonce)
         for handle, text in inputs.kept.items():
             self._history.keep(handle, text)
@@ -193,7 +196,7 @@ class Attempt:
         )
         system = ready.system(resources.prompts)
         if await recall.look(summarizer, tokens(system.text) + tokens(self._task.text)):
-            history.reopen(recall.opening(system, self._task.text, history.nonce))
+            history.reopen(recall.opening(system, self._task, history.nonce))
             blocks = block_facts(recall.blocks.values())
             self._subject = structs.replace(self._subject, blocks=blocks, earlier=turn_facts(recall.turns))
             self._calls.seen = recall.versions
@@ -237,8 +240,25 @@ class Attempt:
     async def _call(self, reservation: Reservation, _key: str) -> Done:
         context = self._context
         hear = context.say if context.heard else None
+        if self._task.images:
+            await self._load_images(reservation)
         reply, used = await self._kit.spending.call(reservation, context, hear=hear)
         return Done(reply, used)
+
+    async def _load_images(self, reservation: Reservation) -> None:
+        """Put the bytes of pictures into the request that is sent."""
+        try:
+            images = [
+                structs.replace(image, data=await self._context.read_file(image.file)) for image in self._task.images
+            ]
+        except Unknown as error:
+            raise WorkFailed(Failure("resource", str(error), permanent=True), NOTHING) from error
+        request = reservation.request
+        messages = [
+            structs.replace(message, images=tuple(images)) if message.images else message
+            for message in request.messages
+        ]
+        reservation.request = structs.replace(request, messages=messages)
 
     def _tools(self) -> tuple[ToolSpec, ...]:
         ready = self._equipped

@@ -199,10 +199,10 @@ class Recall(Struct, eq=False):
             self.tainted = self.tainted or self.misled or any(part.tainted for part in (*look.blocks, *self.turns))
         return is_new
 
-    def opening(self, system: Message, task: str, nonce: str) -> list[Message]:
+    def opening(self, system: Message, task: Message, nonce: str) -> list[Message]:
         """The messages an attempt begins with, around what memory holds now."""
         blocks = self.blocks.values()
-        taken = tokens(system.text) + tokens(task) + sum(tokens(turn.text) for turn in self.turns)
+        taken = tokens(system.text) + tokens(task.text) + sum(tokens(turn.text) for turn in self.turns)
         cut = shortened(blocks, min(self.window // 2, int(self.window * _FULL) - taken))
         self.versions = {block.label: block.version for block in blocks if block.label not in cut}
         if more := instructions(blocks):
@@ -210,7 +210,7 @@ class Recall(Struct, eq=False):
         quoted = () if self._is_chat else self.turns
         data = material([block for block in blocks if block.is_useful], quoted, nonce, cut)
         earlier = chat(self.turns, nonce) if self._is_chat else []
-        return [system, *earlier, Message("user", data + task)]
+        return [system, *earlier, structs.replace(task, text=data + task.text)]
 
     async def keep(self, task: Turn, value: object, *, tainted: bool) -> None:
         """Remember the task and its result, once however often it is repeated. A result is not lost if that fails."""

@@ -16,7 +16,7 @@ from chargehand.engine.events import Effect, StepKind
 from chargehand.engine.facts import ModelFellBack
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
-from chargehand.models.messages import Message, Reply, Request, Settings, ToolSpec, Usage
+from chargehand.models.messages import IMAGE_TOKENS, Message, Reply, Request, Settings, ToolSpec, Usage
 from chargehand.models.model import Hear, Model, ModelFailed, model_failed
 from chargehand.models.providers import is_free
 from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, Observations, reply_limit
@@ -254,7 +254,7 @@ def read_tokens(request: Request) -> int:
 
 
 def _message_bytes(message: Message) -> int:
-    size = _bytes(message.text)
+    size = _bytes(message.text) + len(message.images) * IMAGE_TOKENS * _BYTES_PER_TOKEN
     for call in message.calls:
         size += _bytes(call.name) + _bytes(call.arguments) + _BYTES_PER_TOKEN * _FRAME
     return size

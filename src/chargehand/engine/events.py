@@ -56,6 +56,19 @@ def nested_run_name(run: str, task: str, attempt: int, step: int, request: str) 
     return f"{run}/{task}/{attempt}/{step}/{request[:8]}"
 
 
+class FileReference(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A file that was uploaded. The journal has no bytes of it."""
+
+    id: str
+    """What it is found by."""
+    name: str
+    """What it was called."""
+    media_type: str
+    """What is in it, such as `image/png` or `text/csv`."""
+    size: int
+    """How many bytes it has."""
+
+
 class Material(Struct, frozen=True, omit_defaults=True):
     """Something a run is given besides its goal."""
 
@@ -67,6 +80,8 @@ class Material(Struct, frozen=True, omit_defaults=True):
     """What is missing of it."""
     tracing: Tracing | None = None
     """What its figures rest on; `null`: no model wrote it, or it is not known."""
+    file: FileReference | None = None
+    """The file it is; of one with text that text is the value. `null`: it is no file."""
 
 
 class EarlierAttempts(Struct, frozen=True, omit_defaults=True):

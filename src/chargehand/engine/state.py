@@ -36,6 +36,8 @@ class Input(Struct, frozen=True, gc=False):
     gaps: tuple[Gap, ...] = ()
     tracing: Tracing | None = None
     """What the figures of the value rest on, where its worker was asked to show it."""
+    file: ev.FileReference | None = None
+    """The file that was given to the run, where it is one."""
 
 
 class Status(Enum):

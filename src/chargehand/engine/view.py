@@ -22,7 +22,7 @@ def material(state: RunState) -> tuple[Input, ...]:
     materials: list[Input] = []
     for item in state.requested.inputs:
         value = None if bytes(item.value) == b"null" else item.value
-        materials.append(Input(item.name, value, item.gaps, item.tracing))
+        materials.append(Input(item.name, value, item.gaps, item.tracing, item.file))
     return tuple(materials)
 
 

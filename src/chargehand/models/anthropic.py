@@ -3,6 +3,7 @@
 Replies are read strictly: what is not as it should be fails. Retries, limits and prices are the guard's business.
 """
 
+from base64 import b64encode
 from collections.abc import Sequence
 from typing import TypeAlias, Unpack
 
@@ -11,7 +12,7 @@ from msgspec import Raw, Struct
 
 from chargehand.models.call_errors import NOTHING, Party, Unreadable, error_in_reply, is_present
 from chargehand.models.http import Events
-from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, ToolSpec, Usage
+from chargehand.models.messages import Finish, Image, Message, Reply, Request, ToolCall, ToolSpec, Usage
 from chargehand.models.model import Hear
 from chargehand.models.wire import (
     EndpointOptions,
@@ -112,7 +113,7 @@ def _write_blocks(message: Message) -> list[_Json]:
     """The content blocks of one message."""
     if message.role == "tool":
         return [{"type": "tool_result", "tool_use_id": message.call, "content": message.text}]
-    blocks: list[_Json] = []
+    blocks = [_write_image(image) for image in message.images]
     if message.text.strip() or message.role != "assistant":
         blocks.append({"type": "text", "text": message.text if message.text.strip() else _EMPTY})
     blocks += [
@@ -120,6 +121,11 @@ def _write_blocks(message: Message) -> list[_Json]:
         for call in message.calls
     ]
     return blocks
+
+
+def _write_image(image: Image) -> _Json:
+    data = b64encode(image.data).decode()
+    return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": data}}
 
 
 def _input(arguments: str) -> object:

@@ -9,6 +9,8 @@ from msgspec import Meta, Raw, Struct
 from chargehand.engine.declared import Declared, written_as
 from chargehand.models.request_facts import Subject
 
+IMAGE_TOKENS = 1_600
+"""About what a model reads for a picture."""
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "tools", "length", "refused"]
 
@@ -21,6 +23,15 @@ class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True):
     arguments: str = "{}"
 
 
+class Image(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A picture in a message. Its bytes are read from the store right before the call: no journal has them."""
+
+    file: str
+    """The id of the file it is."""
+    media_type: str
+    data: bytes = b""
+
+
 class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     """`calls` are an assistant's; `call` is the id of the call that a tool message answers."""
 
@@ -30,6 +41,8 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     call: str = ""
     is_error: bool = False
     """A tool message: the call failed, and the text says why."""
+    images: tuple[Image, ...] = ()
+    """A user's message: pictures that the model is shown with the text."""
 
 
 class Usage(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -22,6 +22,8 @@ class ModelCard(Declared, frozen=True):
     """Whether it calls tools by itself; else it is given a schema of actions."""
     schema: bool = True
     """Whether a reply can be held to a JSON Schema."""
+    images: bool = False
+    """Whether it can be shown pictures."""
     notice: str = ""
     """What people must know about its answers, for example that no language model was asked."""
     micros_in: float | None = None

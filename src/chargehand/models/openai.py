@@ -4,6 +4,7 @@ Replies are read strictly: what is not as it should be fails. Retries, limits an
 """
 
 import re
+from base64 import b64encode
 from typing import Unpack
 
 import msgspec
@@ -11,7 +12,7 @@ from msgspec import Raw, Struct
 
 from chargehand.models.call_errors import NOTHING, Party, Unreadable, error_in_reply, is_present
 from chargehand.models.http import Events
-from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, Usage
+from chargehand.models.messages import Finish, Image, Message, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear
 from chargehand.models.wire import (
     EndpointOptions,
@@ -94,6 +95,9 @@ class OpenAIChat(HttpModel):
 def _write_message(message: Message) -> dict[str, object]:
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.call, "content": message.text}
+    if message.images:
+        text: dict[str, object] = {"type": "text", "text": message.text}
+        return {"role": message.role, "content": [text, *map(_write_image, message.images)]}
     if not message.calls:
         return {"role": message.role, "content": message.text}
     calls = [
@@ -101,6 +105,11 @@ def _write_message(message: Message) -> dict[str, object]:
         for call in message.calls
     ]
     return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
+
+
+def _write_image(image: Image) -> dict[str, object]:
+    data = b64encode(image.data).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{data}"}}
 
 
 # --- replies

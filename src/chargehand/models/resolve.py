@@ -85,6 +85,7 @@ class Options(TypedDict, total=False):
     breaking: Breaking
     native_tools: bool
     schema: bool
+    images: bool
 
 
 class Reach(Struct, frozen=True):
@@ -369,6 +370,7 @@ def _http_model(reach: Reach, transport: Transport | None, options: Options) -> 
         max_bytes=options.get("max_bytes", MOST_BYTES),
         native_tools=options.get("native_tools", True),
         schema=options.get("schema", True),
+        images=options.get("images", True),
         variable=reach.variable,
         free=reach.place.free,
     )

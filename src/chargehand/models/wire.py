@@ -90,6 +90,7 @@ class EndpointOptions(TypedDict, total=False):
     max_bytes: int
     native_tools: bool
     schema: bool
+    images: bool
     variable: str
     free: bool
     notice: str
@@ -115,6 +116,7 @@ class HttpModel(ABC):
             window=options.get("window", 128_000),
             native_tools=options.get("native_tools", True),
             schema=options.get("schema", True),
+            images=options.get("images", True),
             notice=options.get("notice", ""),
             max_tokens=known_limit(name),
             keeps_limit=True,

@@ -286,6 +286,10 @@ class StepContext(Protocol):
         """The confirmed examples of the run's team; None for a run of no team."""
         ...
 
+    async def read_file(self, file: str) -> bytes:
+        """The bytes of a file that the run was given, by its id; Unknown if it was deleted."""
+        ...
+
     def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         """Journal what a model is first told for this work."""
         ...
@@ -368,6 +372,9 @@ class ContextProxy:
     @property
     def route_examples(self) -> "RouteExamples | None":
         return self._context.route_examples
+
+    async def read_file(self, file: str) -> bytes:
+        return await self._context.read_file(file)
 
     def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         self._context.prompt(model, messages, tools)

@@ -252,13 +252,15 @@ def _steps_begun(entries: Sequence[ev.Entry], task: TaskId, attempt: int) -> lis
 def identify_brief(brief: Brief) -> str:
     """What an attempt asks a run for, as its step records it."""
     inputs = [f"{source.task} {bytes(source.value or b'').decode()} {source.gaps}" for source in brief.inputs]
-    return digest(brief.instruction, *inputs)
+    files = [source.file.id for source in brief.inputs if source.file is not None]
+    return digest(brief.instruction, *inputs, *files)
 
 
 def material_of(brief: Brief) -> tuple[ev.Material, ...]:
     """The inputs of an attempt, for the run that does its work."""
     return tuple(
-        ev.Material(source.task, source.value or ev.NULL, source.gaps, source.tracing) for source in brief.inputs
+        ev.Material(source.task, source.value or ev.NULL, source.gaps, source.tracing, source.file)
+        for source in brief.inputs
     )
 
 

@@ -49,6 +49,8 @@ class ServerLimits(Struct, frozen=True, forbid_unknown_fields=True):
     """Bytes of a body."""
     upload: int = 16 * _MEGABYTE
     """Bytes of an uploaded file."""
+    files: int = 1024 * _MEGABYTE
+    """Bytes of all uploaded files of one tenant."""
     depth: int = 64
     """Nesting of JSON."""
     keys: int = 1000

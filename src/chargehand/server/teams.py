@@ -82,6 +82,10 @@ class NewRun(Struct, frozen=True):
     plan: Plan | None = None
     also: tuple[ev.Event, ...] = ()
     labels: Mapping[str, str] = {}
+    material: tuple[ev.Material, ...] = ()
+    """What it is given besides the goal."""
+    answer_format: ev.AnswerFormat | None = None
+    """What the caller takes as an answer; None: what the team says."""
 
 
 class ServedTeam:
@@ -107,7 +111,14 @@ class ServedTeam:
         self._tenant.runs.check()
         now = time.time()
         team = await self.keep_budget(new.bounds)
-        wanted = structs.replace(team.request(new.goal, now, plan=new.plan, seed=seed), labels=dict(new.labels))
+        wanted = team.request(new.goal, now, plan=new.plan, seed=seed)
+        wanted = structs.replace(
+            wanted,
+            labels=dict(new.labels),
+            inputs=new.material,
+            outside=bool(new.material),
+            answer_format=new.answer_format or wanted.answer_format,
+        )
         request = checked(wanted, now)
         name = run or self.new_name()
         await self.start(team, request, name, *new.also)

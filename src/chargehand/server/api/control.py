@@ -357,7 +357,16 @@ def _new_run(
     undone = _with_dependents(plan, again)
     taken = tuple(offer for offer in results if _planned_task(old, offer) not in undone)
     also = (ev.ResultsOffered(old.run, taken, unserved), *also)
-    return NewRun(goal, bounds, plan, also, labels=old.requested.labels)
+    requested = old.requested
+    return NewRun(
+        goal,
+        bounds,
+        plan,
+        also,
+        labels=requested.labels,
+        material=requested.inputs,
+        answer_format=requested.answer_format,
+    )
 
 
 def _planned_task(old: RecordedRun, offer: ev.Offer) -> TaskId:

@@ -28,7 +28,7 @@ CODES: dict[int, tuple[str, ...]] = {
     409: ("busy", "conflict", "refused"),
     413: ("too_large",),
     414: ("path_too_long",),
-    415: ("not_json_type",),
+    415: ("not_json_type", "wrong_file_type"),
     422: ("invalid", "not_json", "other_body", "plan_invalid", "too_deep", "too_large"),
     429: ("overloaded", "streams", "too_many_calls", "too_many_tries"),
     431: ("headers_too_large",),
@@ -66,6 +66,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     """It answers 204 where there is nothing to tell."""
     creates: bool
     """It begins a run (201), and takes an Idempotency-Key."""
+    uploads: bool
+    """Its body is a file."""
 
     @property
     def name(self) -> str:
@@ -109,6 +111,7 @@ def operation(
     media: tuple[str, ...] = (),
     may_be_empty: bool = False,
     creates: bool = False,
+    uploads: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Declare a handler as an operation.
 
@@ -131,6 +134,7 @@ def operation(
                 media=media,
                 may_be_empty=may_be_empty,
                 creates=creates,
+                uploads=uploads,
             )
         )
         return handler

@@ -14,7 +14,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
-from chargehand.server.api import control, events, runs, teams
+from chargehand.server.api import control, events, files, runs, teams
 from chargehand.server.api.operations import (
     CODES,
     OPERATIONS,
@@ -28,11 +28,12 @@ from chargehand.server.streams import MEDIA_TYPE
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Fault
 
-DECLARED_IN = (teams, runs, control, events)
+DECLARED_IN = (teams, runs, control, events, files)
 Json: TypeAlias = dict[str, Any]
 VERSION = "1"
 _JSON = "application/json"
 _TEXT = {"type": "string"}
+_BYTES = {"type": "string", "format": "binary"}
 _STREAM = {"type": "object", "properties": {"id": _TEXT, "event": _TEXT, "data": _TEXT}, "required": ["data"]}
 """One event of a stream; its data is an EntryInfo as JSON."""
 _IDEMPOTENCY_KEY: Json = {
@@ -124,6 +125,8 @@ def _operation(operation: Operation) -> Json:
     if operation.body is not None:
         is_required = any(field.required for field in msgspec.structs.fields(operation.body))
         described["requestBody"] = {"required": is_required, "content": {_JSON: {"schema": _ref(operation.body)}}}
+    if operation.uploads:
+        described["requestBody"] = {"required": True, "content": {"*/*": {"schema": _BYTES}}}
     return described
 
 
@@ -153,6 +156,8 @@ def _problem_statuses(operation: Operation) -> set[int]:
         statuses |= {404, 409}
     if operation.query is not None or operation.body is not None:
         statuses.add(422)
+    if operation.uploads:
+        statuses |= {413, 415}
     return statuses if operation.scope == "read" else {*statuses, 409, 503}
 
 

@@ -44,6 +44,7 @@ from chargehand.server.api.shapes import (
     TaskInfo,
     show,
 )
+from chargehand.server.files import read_files
 from chargehand.server.idempotency import BegunRun, RunKey, key_of
 from chargehand.server.latest_runs import WorkerTimes
 from chargehand.server.run_control import read_run
@@ -72,8 +73,13 @@ def begins_run(path: str) -> Callable[[Handler], Handler]:
 @begins_run("/api/runs")
 async def create_run(tenant: Tenant, request: Request, body: NewRunBody) -> Response:
     """Begin a run; answered when it is on disk."""
-    new = NewRun(body.goal, bounds_of(body), body.plan, labels=body.labels)
-    return await begin_once(tenant, request, body, lambda key: begin_run(tenant, body.team, new, key))
+
+    async def begin(key: RunKey | None) -> str:
+        material = await read_files(tenant, body.files)
+        new = NewRun(body.goal, bounds_of(body), body.plan, labels=body.labels, material=material)
+        return await begin_run(tenant, body.team, new, key)
+
+    return await begin_once(tenant, request, body, begin)
 
 
 def bounds_of(sent: BoundedBody) -> Bounds:

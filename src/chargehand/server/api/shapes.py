@@ -29,6 +29,7 @@ Labels: TypeAlias = Annotated[
     dict[Annotated[str, Meta(min_length=1, max_length=63, pattern=_LABEL)], Annotated[str, Meta(max_length=200)]],
     Meta(max_length=32),
 ]
+FileIds: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=20)]
 Words: TypeAlias = Annotated[str, Meta(max_length=20_000)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
 QuestionNumber: TypeAlias = Annotated[int, Meta(ge=1, le=2**53)]
@@ -78,13 +79,15 @@ class BoundedBody(RequestBody, frozen=True):
 class NewRunBody(BoundedBody, frozen=True, kw_only=True):
     """A run. A given plan is not planned anew; with `approve` the run waits for approval of its plan.
 
-    `labels` are for who lists runs: their names have no colon. Runs that are made from this one have them, too.
+    `labels` are for who lists runs: their names have no colon. Runs that are made from this one have them, too. `files`
+    are ids of uploaded files that it is given.
     """
 
     team: Name
     goal: Goal
     plan: Plan | None = None
     labels: Labels = {}
+    files: FileIds = ()
 
 
 class PlanBody(RequestBody, frozen=True):

@@ -20,7 +20,7 @@ from chargehand.server.routing import HEADERS
 from chargehand.server.settings import ServerLimits
 from chargehand.server.wire import Problem
 
-UPLOADS = frozenset(("/v1/agents/import",))
+UPLOADS = frozenset(("/api/files", "/v1/files", "/v1/agents/import"))
 BODY_PATIENCE: Seconds = 30.0
 """How long a body may take to arrive."""
 _LENGTH_DIGITS = 12  # of a length that can be meant

@@ -24,8 +24,10 @@ from chargehand.engine.roster import Match
 from chargehand.engine.state import Work
 from chargehand.errors import RunUnknown
 from chargehand.runtime.runner import checked
+from chargehand.server.files import read_files
 from chargehand.server.idempotency import Repeats, RunKey, is_repeated, key_of, mark_of
 from chargehand.server.openai.answer_format import chat_call, read_stops, response_call
+from chargehand.server.openai.files import add_file_routes, check_attachments, keep_attachments, read_attachments
 from chargehand.server.openai.request import (
     RESPONSE_PREFIX,
     RUN_HEADER,
@@ -136,7 +138,7 @@ async def _begin(tenant: Tenant, call: Call, listener: Listener | None, key: Run
     team = await served.keep_budget()
     heeds_wishes = not target.reads_facts
     goal = call.conversation.goal(heeds_wishes=heeds_wishes)
-    material = call.conversation.material()
+    material = (*call.conversation.material(), *await read_files(tenant, call.request.files))
     request = team.request(goal, now, seed=None if key is None else key.seed)
     request = structs.replace(request, inputs=material, outside=bool(material))
     if call.wanted is not None:
@@ -479,10 +481,11 @@ Writer: TypeAlias = ChatWriter | ResponseWriter
 
 def openai_api() -> Api:
     """Stands behind Letta's API, which takes its own calls for `/v1/models`."""
-    names = ("chat", "responses", "completions", "embeddings", "models")
+    names = ("chat", "responses", "completions", "embeddings", "files", "models")
     api = Api("openai", render_problem, prefixes=tuple(f"/v1/{name}" for name in names))
     api.add("GET", "/v1/models", list_models, "read")
     api.add("GET", "/v1/models/{model:path}", show_model, "read")
+    add_file_routes(api)
     api.add("POST", "/v1/chat/completions", create_chat, "run")
     api.add("POST", "/v1/responses", create_response, "run")
     api.add("GET", "/v1/responses/{response}", retrieve_response, "read")
@@ -531,7 +534,11 @@ async def create_chat(request: Request, tenant: Tenant) -> Response:
     conversation = read_conversation(read_turns(sent.messages, "messages"), "messages")
     wanted = chat_format(sent)
     check_target(target, wanted)
-    call = Call(target, conversation, TeamRequest(target.id, target.worker, stop=read_stops(sent.stop)), wanted)
+    attachments = read_attachments(sent.messages, "messages")
+    check_attachments(target, attachments)
+    stop = read_stops(sent.stop)
+    files = await keep_attachments(tenant, attachments)
+    call = Call(target, conversation, TeamRequest(target.id, target.worker, stop=stop, files=files), wanted)
     if sent.stream:
         return await _stream(request, tenant, sent, call, lambda recorded: ChatWriter(_chat_head(recorded, sent)))
     run = await run_call(request, tenant, sent, call)
@@ -598,9 +605,14 @@ def _response_head(tenant: Tenant, stored: TeamRequest, recorded: RecordedRun) -
 async def _response_call(tenant: Tenant, sent: ResponseSent, target: TeamTarget) -> Call:
     items = [MessageSent("user", sent.input)] if isinstance(sent.input, str) else sent.input
     wishes = [ChatTurn("system", sent.instructions)] if sent.instructions else []
-    earlier = await _earlier_turns(tenant, sent.previous_response_id) if sent.previous_response_id else []
-    conversation = read_conversation([*wishes, *earlier, *read_turns(items, "input")], "input")
+    earlier = await _earlier(tenant, sent.previous_response_id) if sent.previous_response_id else _Earlier()
+    conversation = read_conversation([*wishes, *earlier.turns, *read_turns(items, "input")], "input")
     is_stored = sent.store is not False
+    wanted = response_format(sent)
+    check_target(target, wanted)
+    attachments = read_attachments(items, "input")
+    check_attachments(target, attachments)
+    files = (*earlier.files, *await keep_attachments(tenant, attachments))
     request = TeamRequest(
         model=target.id,
         worker=target.worker,
@@ -610,13 +622,19 @@ async def _response_call(tenant: Tenant, sent: ResponseSent, target: TeamTarget)
         instructions=sent.instructions or "",
         background=bool(sent.background),
         metadata=sent.metadata,
+        files=files,
     )
-    wanted = response_format(sent)
-    check_target(target, wanted)
     return Call(target, conversation, request, wanted)
 
 
-async def _earlier_turns(tenant: Tenant, response: str) -> list[ChatTurn]:
+class _Earlier(Struct, frozen=True):
+    """What a conversation goes on from."""
+
+    turns: tuple[ChatTurn, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+async def _earlier(tenant: Tenant, response: str) -> _Earlier:
     """What was said up to the end of an earlier response."""
     recorded, stored = await _stored(tenant, response, "previous_response_id")
     if recorded.state.ended is None:
@@ -624,9 +642,10 @@ async def _earlier_turns(tenant: Tenant, response: str) -> list[ChatTurn]:
     try:
         answer = answer_of(recorded)
     except Problem:
-        return list(stored.turns)
+        return _Earlier(stored.turns, stored.files)
     texts = [answer.text, *(describe_call(call.name, call.arguments) for call in answer.calls)]
-    return [*stored.turns, *(ChatTurn("assistant", text) for text in texts if text)]
+    said = [ChatTurn("assistant", text) for text in texts if text]
+    return _Earlier((*stored.turns, *said), stored.files)
 
 
 async def _stored(tenant: Tenant, response: str, param: str) -> tuple[RecordedRun, TeamRequest]:

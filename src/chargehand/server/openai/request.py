@@ -49,6 +49,7 @@ MAX_TURN = 8_000
 _MAX_ITEMS = 10_000
 _WISHES = "The client also says this about the answer:"
 _TEXT_PARTS = ("text", "input_text", "output_text")
+FILE_PARTS = ("image_url", "file", "input_image", "input_file")
 _API = "openai"
 TEAM_PREFIX = "team/"
 
@@ -296,7 +297,7 @@ def bounded(turns: Sequence[ChatTurn]) -> tuple[ChatTurn, ...]:
 
 
 def read_turns(messages: Sequence[MessageSent], param: str) -> list[ChatTurn]:
-    """What was said, what was called and what that returned. Pictures and sounds are refused."""
+    """What was said, what was called and what that returned. Files are not read here."""
     turns: list[ChatTurn] = []
     names: dict[str, str] = {}
     for number, message in enumerate(messages):
@@ -338,10 +339,10 @@ def _text(content: Content, param: str) -> str:
     texts: list[str] = []
     for number, part in enumerate(content):
         kind = str(part.get("type", "text"))
-        if kind == "refusal":
+        if kind == "refusal" or kind in FILE_PARTS:
             continue
         if kind not in _TEXT_PARTS:
-            detail = f"this part is of type {kind[:40]!r}; a team reads text only, so describe it in words"
+            detail = f"this part is of type {kind[:40]!r}; a team takes text, files and pictures"
             raise refused(f"{param}[{number}]", detail)
         text = part.get("text", "")
         if not isinstance(text, str):
@@ -368,6 +369,8 @@ class TeamRequest(Struct, frozen=True, omit_defaults=True):
     background: bool = False
     metadata: dict[str, str] | None = None
     stop: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    """Ids of the files in it, which a next request goes on from, too."""
 
     def to_record(self, digest: str) -> ev.ClientRequest:
         return ev.ClientRequest(_API, Raw(msgspec.json.encode(self)), digest)

@@ -1,0 +1,154 @@
+"""Files of OpenAI clients: uploads, and the files and pictures in their messages."""
+
+import base64
+import binascii
+import mimetypes
+from collections.abc import Sequence
+from typing import Any, TypeAlias, cast
+
+from msgspec import Struct
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from chargehand.journal.files import StoredFile
+from chargehand.server.files import add_file, download, files_of
+from chargehand.server.openai.answer_format import refused
+from chargehand.server.openai.request import FILE_PARTS, MessageSent, TeamTarget
+from chargehand.server.routing import Api
+from chargehand.server.tenants import Tenant
+from chargehand.server.wire import Problem, part, reply
+
+Json: TypeAlias = dict[str, Any]
+_PURPOSE = "user_data"
+
+# --- in messages
+
+
+class Attachment(Struct, frozen=True):
+    """A file in a message: one that was uploaded, or its bytes."""
+
+    place: str
+    file: str = ""
+    """The id of an uploaded file."""
+    url: str = ""
+    """Else its bytes, as a data URL."""
+    name: str = "file"
+
+
+def read_attachments(messages: Sequence[MessageSent], param: str) -> tuple[Attachment, ...]:
+    """The files and pictures in messages."""
+    attachments: list[Attachment] = []
+    for number, message in enumerate(messages):
+        for place, item in enumerate(message.content if isinstance(message.content, list) else ()):
+            if item.get("type") in FILE_PARTS:
+                attachments.append(_attachment(item, f"{param}[{number}].content[{place}]"))
+    return tuple(attachments)
+
+
+def _attachment(item: dict[str, Any], place: str) -> Attachment:
+    """A part that is a file. Chat completions have an object in it where responses have the fields themselves."""
+    inner = item.get("file", item.get("image_url"))
+    fields = cast("dict[str, Any]", inner) if isinstance(inner, dict) else item
+    file = fields.get("file_id")
+    url = fields.get("file_data") or fields.get("url") or fields.get("image_url")
+    name = fields.get("filename")
+    if isinstance(file, str) and file:
+        return Attachment(place, file=file)
+    if isinstance(url, str) and url.startswith("data:"):
+        return Attachment(place, url=url, name=name if isinstance(name, str) and name else "file")
+    detail = "a file is sent as the id of an upload (file_id), or as a data URL; other addresses are not fetched"
+    raise refused(place, detail)
+
+
+def check_attachments(target: TeamTarget, attachments: Sequence[Attachment]) -> None:
+    """A problem where files are sent to models that read only the request."""
+    if attachments and target.reads_facts:
+        detail = "the demo model takes no files; give the team a language model, or leave the file out"
+        raise refused(attachments[0].place, detail)
+
+
+async def keep_attachments(tenant: Tenant, attachments: Sequence[Attachment]) -> tuple[str, ...]:
+    """The ids of files in messages. Those that came with their bytes are kept like uploads."""
+    ids: list[str] = []
+    for attachment in attachments:
+        if attachment.file:
+            ids.append(attachment.file)
+            continue
+        media_type, body = _read_data_url(attachment)
+        try:
+            ids.append((await add_file(tenant, attachment.name, media_type, body)).id)
+        except Problem as problem:
+            raise refused(attachment.place, problem.detail, problem.code) from problem
+    return tuple(dict.fromkeys(ids))
+
+
+def _read_data_url(attachment: Attachment) -> tuple[str, bytes]:
+    head, comma, data = attachment.url.removeprefix("data:").partition(",")
+    media_type, _, encoding = head.partition(";base64")
+    if not comma or encoding or not head.endswith(";base64"):
+        raise refused(attachment.place, "a data URL is data:TYPE;base64,DATA", "invalid_value")
+    try:
+        return media_type, base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise refused(attachment.place, f"the data of the URL is no base64: {error}", "invalid_value") from error
+
+
+# --- uploads
+
+
+def add_file_routes(api: Api) -> None:
+    api.add("POST", "/v1/files", create_file, "run")
+    api.add("GET", "/v1/files", list_files, "read")
+    api.add("GET", "/v1/files/{file}", show_file, "read")
+    api.add("GET", "/v1/files/{file}/content", file_content, "read")
+    api.add("DELETE", "/v1/files/{file}", delete_file, "run")
+
+
+async def create_file(request: Request, tenant: Tenant) -> Response:
+    try:
+        async with request.form(max_files=1, max_fields=10) as form:
+            upload = form.get("file")
+            if not isinstance(upload, UploadFile):
+                raise refused("file", "there is no file: send one as `file`, in a form (multipart/form-data)")
+            name = upload.filename or "file"
+            media_type = upload.content_type or mimetypes.guess_type(name)[0] or ""
+            body = await upload.read()
+    except (HTTPException, UnicodeError) as error:
+        raise refused("file", "the form cannot be read", "invalid_value") from error
+    except ClientDisconnect as error:
+        raise Problem(400, "cut", "the file was cut off") from error
+    return reply(_file(await add_file(tenant, name, media_type, body)))
+
+
+async def list_files(_request: Request, tenant: Tenant) -> Response:
+    files = [_file(file) for file in await files_of(tenant).list()]
+    return reply({"object": "list", "data": files, "has_more": False})
+
+
+async def show_file(request: Request, tenant: Tenant) -> Response:
+    return reply(_file(await files_of(tenant).get(part(request, "file"))))
+
+
+async def file_content(request: Request, tenant: Tenant) -> Response:
+    file = await files_of(tenant).get(part(request, "file"))
+    return download(await files_of(tenant).read(file.id), file.name)
+
+
+async def delete_file(request: Request, tenant: Tenant) -> Response:
+    file = part(request, "file")
+    await files_of(tenant).delete(file)
+    return reply({"id": file, "object": "file", "deleted": True})
+
+
+def _file(file: StoredFile) -> Json:
+    return {
+        "id": file.id,
+        "object": "file",
+        "bytes": file.size,
+        "created_at": int(file.at),
+        "filename": file.name,
+        "purpose": _PURPOSE,
+        "status": "processed",
+    }
