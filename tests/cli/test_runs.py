@@ -104,3 +104,11 @@ def test_old_runs_are_pruned_backed_up_and_restored(tmp_path: Path) -> None:
     done = chargehand(tmp_path, "runs", "restore", "copy.db", "--journal", "again/runs.db")
     assert done.stdout == "again/runs.db: 3 runs, 0 large results\n"
     assert len(chargehand(tmp_path, "runs", "--journal", "again/runs.db").stdout.splitlines()) == 4
+
+
+def test_a_run_that_is_only_named_like_one_inside_another_is_not_pruned_with_it(tmp_path: Path) -> None:
+    file = script(tmp_path, task("a"), answers=[{"result": "fine"}])
+    for name in ("nightly", "nightly/may"):
+        assert chargehand(tmp_path, "play", file, "--run", name).returncode == 0
+    assert chargehand(tmp_path, "runs", "prune", "--keep", "1").stdout == "deleted 1 of 2 runs\n"
+    assert "nightly/may" in chargehand(tmp_path, "runs").stdout

@@ -3,11 +3,21 @@
 import asyncio
 import random
 from pathlib import Path
+from typing import cast
 
 import pytest
-from msgspec import Raw
+from msgspec import Raw, structs
 
-from chargehand.engine.events import AttemptStarted, AttemptSucceeded, Entry, Event, Noted, RunEnded
+from chargehand.engine.events import (
+    AttemptStarted,
+    AttemptSucceeded,
+    Entry,
+    Event,
+    Noted,
+    Parent,
+    RunEnded,
+    RunRequested,
+)
 from chargehand.engine.plan import TaskId
 from chargehand.errors import Corrupt, Fenced, Invalid, NotJson, Refused, RunBusy, RunUnknown
 from chargehand.journal.protocol import Journal, JournalProxy, Lease, RouteExample
@@ -337,6 +347,19 @@ async def test_the_runs_inside_a_run_are_found_at_any_depth(journal: Journal) ->
     await journal.claim("r/empty", new=True)
     assert await journal.inside("r") == ["r/a", "r/a/b"]
     assert await journal.inside("r/a/b") == []
+
+
+async def test_a_run_that_is_only_named_like_one_inside_another_is_not_inside_it(journal: Journal) -> None:
+    await begun(journal, "nightly", 1)
+    for name, around in (("nightly/may", ""), ("nightly/may/t1", "nightly/may"), ("nightly/t1", "nightly")):
+        parent = Parent(run=around, root=around, task=TaskId("t1"), attempt=1, step=1, worker="ann", nesting=1)
+        request = structs.replace(
+            cast("RunRequested", sample(RunRequested, full=False)), parent=parent if around else None
+        )
+        lease = await journal.claim(name, new=True)
+        await journal.append(lease, [Entry(1, AT, request)])
+    assert await journal.inside("nightly") == ["nightly/t1"]
+    assert await journal.inside("nightly/may") == ["nightly/may/t1"]
 
 
 async def test_a_sound_run_is_readable_as_a_whole(journal: Journal) -> None:

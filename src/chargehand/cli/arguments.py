@@ -12,6 +12,7 @@ from chargehand.cli import ENGINE, STORE, USUAL_DATA, USUAL_JOURNAL, USUAL_MEMOR
 from chargehand.config.environment import lookup
 from chargehand.engine.declared import parse_duration
 from chargehand.errors import Invalid, Refused
+from chargehand.journal.protocol import is_named_inside
 from chargehand.journal.store import NEWEST, latest_runs, run_names
 from chargehand.models.providers import BUILT_IN
 from chargehand.store_url import PostgresUrl, parse_store_url, postgres_url
@@ -411,7 +412,7 @@ def resolve_run(journal: Path | PostgresUrl, typed: str) -> str:
         return typed
     if typed == LAST:
         return _last_run(journal)
-    candidates = [name for name in names if not is_nested(name, set(names))]
+    candidates = [name for name in names if not is_named_inside(name, names)]
     if len(candidates) > 1:
         raise Refused(f"{typed!r} may be any of {len(candidates)} runs: {listed(candidates)}; type more of its name")
     return candidates[0] if candidates else typed
@@ -426,8 +427,3 @@ def _last_run(journal: Path | PostgresUrl) -> str:
                 return row.run
         before = page[-1].number
     raise Refused(f"there are no runs in {journal}; run something first, or name another with --journal")
-
-
-def is_nested(name: str, names: set[str]) -> bool:
-    """Whether a run works for another of these: its name begins with that one's."""
-    return any(sign == "/" and name[:at] in names for at, sign in enumerate(name))

@@ -22,7 +22,6 @@ from chargehand.cli.arguments import (
     add_verbs,
     count,
     duration,
-    is_nested,
     shared,
     write_file,
 )
@@ -36,7 +35,7 @@ from chargehand.engine.events import CancelRequested, Entry
 from chargehand.engine.fold import replay
 from chargehand.engine.state import RunState
 from chargehand.errors import Corrupt, Invalid, Refused, RunBusy
-from chargehand.journal.protocol import Readable, RunRow
+from chargehand.journal.protocol import Readable, RunRow, nested_runs
 from chargehand.journal.store import (
     back_up,
     list_deliveries,
@@ -306,13 +305,11 @@ def _prune(options: Namespace, console: Console) -> int:
 
 def _choose_prunable(rows: Sequence[RunRow], options: Namespace) -> list[str]:
     """Runs that ended before that time, but for the latest; with those inside them."""
-    names = [row.run for row in rows]
-    all_names = set(names)
-    outer = [row for row in rows if _has_ended(row) and not is_nested(row.run, all_names)]
+    outer = [row for row in rows if _has_ended(row) and row.request is not None and row.request.parent is None]
     outer.sort(key=lambda row: row.changed, reverse=True)
     before = time.time() - (options.older_than or 0)
-    chosen = {row.run for row in outer[options.keep or 0 :] if row.changed < before}
-    return [name for name in names if name in chosen or is_nested(name, chosen)]
+    chosen = [row.run for row in outer[options.keep or 0 :] if row.changed < before]
+    return sorted((*chosen, *nested_runs(chosen, rows)))
 
 
 def _has_ended(row: RunRow) -> bool:

@@ -29,6 +29,7 @@ from chargehand.journal.protocol import (
     fenced,
     list_example_teams,
     misfit,
+    nested_runs,
 )
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ class MemoryJournal:
         return list(islice(self._rows(before), limit))
 
     async def inside(self, run: str) -> list[str]:
-        return sorted(name for name, stream in self._streams.items() if name.startswith(f"{run}/") and stream.entries)
+        return nested_runs([run], await self.runs())
 
     def _rows(self, before: int | None = None) -> Iterator[RunRow]:
         """The latest first; those with a lower number than `before`."""

@@ -37,6 +37,7 @@ from chargehand.journal.protocol import (
     check_name,
     check_numbers,
     damaged,
+    nested_runs,
 )
 from chargehand.journal.stored_entry import StoredEntry, stored_entry, verified
 from chargehand.postgres.client_thread import client_thread
@@ -115,9 +116,6 @@ _HAS_OPEN = """
 _NAMES = """
     SELECT run FROM runs WHERE tenant = current_tenant() AND run >= $1 AND starts_with(run, $1) AND seq > 0
     ORDER BY number DESC
-"""
-_NESTED_RUNS = """
-    SELECT run FROM runs WHERE tenant = current_tenant() AND run > $1 AND run < $2 AND seq > 0 ORDER BY run
 """
 _DELETE = f"""
     WITH deleted AS (
@@ -303,9 +301,9 @@ class PostgresJournal:
         return [row[0] for row in await self._database.fetch(_NAMES, prefix)]
 
     async def inside(self, run: str) -> list[str]:
-        self._check_open()
         # the character after `/` is `0`
-        return [row[0] for row in await self._database.fetch(_NESTED_RUNS, f"{run}/", f"{run}0")]
+        named = await self._rows("AND runs.run > $1 AND runs.run < $2 ORDER BY runs.run", f"{run}/", f"{run}0")
+        return nested_runs([run], named)
 
     async def _rows(self, which: str, *values: object) -> list[RunRow]:
         self._check_open()

@@ -3,7 +3,7 @@
 import os
 import shlex
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
@@ -174,6 +174,28 @@ class RunRow(Struct, frozen=True):
     def ended(self) -> RunEnded | None:
         """The last event, if that is the end of the run."""
         return self.last.event if self.last is not None and isinstance(self.last.event, RunEnded) else None
+
+
+def is_named_inside(run: str, runs: Collection[str]) -> bool:
+    """Whether the name of a run is one that runs inside these have; a run that is inside no other may have it, too."""
+    return any(sign == "/" and run[:at] in runs for at, sign in enumerate(run))
+
+
+def nested_runs(runs: Iterable[str], rows: Iterable[RunRow]) -> list[str]:
+    """The runs inside these, at any depth. `rows` are sorted by name: a run comes before those inside it.
+
+    Where the request of a run cannot be read, its name decides.
+    """
+    around = set(runs)
+    inside: list[str] = []
+    for row in rows:
+        request = row.request
+        parent = None if request is None else request.parent
+        is_nested = is_named_inside(row.run, around) if request is None else parent is not None and parent.run in around
+        if is_nested:
+            around.add(row.run)
+            inside.append(row.run)
+    return inside
 
 
 class Readable(Struct, frozen=True, eq=False):

@@ -28,6 +28,7 @@ from chargehand.journal.protocol import (
     differs,
     fenced,
     misfit,
+    nested_runs,
 )
 from chargehand.journal.stored_entry import StoredEntry, stored_entry, verified
 from chargehand.sqlite.connection import FILE_ERRORS, is_damage, sync_directory
@@ -169,7 +170,7 @@ _ENDS = """
     SELECT seq, at, epoch, type, version, body, blob, crc FROM entries WHERE run = ?1 AND seq IN (1, ?2, ?2 + 1)
 """
 _INDEX = "SELECT number, CAST(run AS BLOB) FROM runs INDEXED BY sqlite_autoindex_runs_1"
-_INSIDE = "SELECT run FROM runs WHERE run > ? AND run < ? AND seq > 0 ORDER BY run"
+_NAMED_INSIDE = _TABLE.replace("NOT INDEXED", "WHERE run > ? AND run < ? ORDER BY run")
 _MOST = 1 << 62
 
 Stand: TypeAlias = tuple[int, int, int, str | None, int | None]
@@ -350,6 +351,12 @@ class Listing:
             raise RunUnknown(run)
         return row
 
+    def inside(self, run: str) -> list[str]:
+        """The names of the runs inside a run, which begin with its name and a slash."""
+        named = self._connection.execute(_NAMED_INSIDE, (f"{run}/", f"{run}0"))  # 0 is what follows the slash
+        rows = [self._row(stored) for stored in named.fetchall()]
+        return nested_runs([run], [row for row in rows if row is not None])
+
     def latest(self, before: int, limit: int) -> list[RunRow]:
         """Runs with a lower number than `before`, the latest first: the cost does not grow with the journal."""
         rows: list[RunRow] = []
@@ -401,9 +408,3 @@ class Listing:
 
 def _shown_name(name: object) -> str:
     return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
-
-
-def inside(connection: sqlite3.Connection, run: str) -> list[str]:
-    """The names that begin with that of a run and a slash, found by the index."""
-    names = connection.execute(_INSIDE, (f"{run}/", f"{run}0")).fetchall()  # 0 is what follows the slash
-    return [name for (name,) in names]

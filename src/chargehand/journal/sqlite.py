@@ -257,7 +257,7 @@ class SqliteJournal:
         return await self._read(lambda db: self._listing(db).latest(before, limit))
 
     async def inside(self, run: str) -> list[str]:
-        return await self._read(lambda db: rows.inside(db, run))
+        return await self._read(lambda db: self._listing(db).inside(run))
 
     def route_examples(self, team: str) -> SqliteRouteExamples:
         return SqliteRouteExamples(self._database, team)
@@ -346,7 +346,8 @@ class SqliteFile:
 
     def inside(self, run: str) -> list[str]:
         with self._reading() as connection:
-            return read_at_once(connection, lambda db: rows.inside(db, run))
+            listing = rows.Listing(connection, self._blobs, locks_of(self._path))
+            return read_at_once(connection, lambda _: listing.inside(run))
 
     def deliveries(self) -> list[Delivery]:
         with self._reading() as connection:
