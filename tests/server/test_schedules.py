@@ -18,7 +18,7 @@ MONDAY = datetime(2026, 11, 16, 9, 30, tzinfo=UTC).timestamp()
 
 
 def test_the_next_and_the_latest_time_are_those_of_its_place() -> None:
-    schedule = Schedule("morning", "0 8 * * 1-5", "Report.", "Europe/Berlin")
+    schedule = Schedule("morning", cron="0 8 * * 1-5", request="Report.", timezone="Europe/Berlin")
     assert datetime.fromtimestamp(schedule.next_time(MONDAY), UTC) == datetime(2026, 11, 17, 7, tzinfo=UTC)
     latest = schedule.latest_time(MONDAY, 3 * 3600)
     eight = datetime(2026, 11, 16, 7, tzinfo=UTC).timestamp()

@@ -12,13 +12,21 @@ from chargehand.errors import Invalid
 _SOON = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Schedule(Struct, frozen=True):
+class ScheduleKeys(Struct, frozen=True, kw_only=True):
+    """What a schedule says in a team file as in Python."""
+
+    cron: str
+    """Minute, hour, day, month and weekday, as cron has them: `0 8 * * 1-5`."""
+    request: str
+    """What is asked."""
+    timezone: str = "UTC"
+    """Where it is that time, such as `Europe/Berlin`."""
+
+
+class Schedule(ScheduleKeys, frozen=True):
     """A request, and when it is made."""
 
     name: str
-    cron: str
-    request: str
-    timezone: str = "UTC"
 
     def check(self) -> None:
         """Raise Invalid for times that cannot be understood."""

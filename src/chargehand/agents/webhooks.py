@@ -12,19 +12,25 @@ from chargehand.models.resolve import Lookup
 
 WebhookEvent: TypeAlias = Literal["run.started", "run.needs_input", "run.ended"]
 WEBHOOK_EVENTS: tuple[WebhookEvent, ...] = get_args(WebhookEvent)
-USUAL_EVENTS: tuple[WebhookEvent, ...] = ("run.needs_input", "run.ended")
 _SECRET_PREFIX = "whsec_"  # noqa: S105 - what secrets of the Standard Webhooks begin with
 _MIN_SECRET_BYTES = 24
 
 
-class Webhook(Struct, frozen=True):
+class WebhookKeys(Struct, frozen=True, kw_only=True):
+    """What a webhook says in a team file as in Python."""
+
+    url: str
+    """Where events are sent, such as `https://example.com/hooks`."""
+    secret_env: str
+    """The environment variable with the secret that signs what is sent: `whsec_` and base64."""
+    events: tuple[WebhookEvent, ...] = ("run.needs_input", "run.ended")
+    """What is sent: `run.started`, `run.needs_input`, `run.ended`."""
+
+
+class Webhook(WebhookKeys, frozen=True):
     """An address, and the events of runs that are sent there."""
 
     name: str
-    url: str
-    secret_env: str
-    """The environment variable that has the secret which signs what is sent."""
-    events: tuple[WebhookEvent, ...] = USUAL_EVENTS
 
     def check(self) -> None:
         """Raise Invalid for what cannot be called."""

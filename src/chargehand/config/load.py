@@ -1,12 +1,15 @@
 """From a team file to a team: read, validated, built, with the teams nested in it."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path as File
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from msgspec import Struct, structs
 
 from chargehand.agents.roles import Hedge, Supervisor, Worker
+from chargehand.agents.schedules import Schedule
+from chargehand.agents.webhooks import Webhook
 from chargehand.config.build import (
     Overrides,
     TeamBuild,
@@ -35,10 +38,7 @@ from chargehand.store_url import PostgresUrl, StoreUrl, postgres_url
 from chargehand.team import Team
 from chargehand.tools.mcp_client import McpServer
 
-if TYPE_CHECKING:
-    from chargehand.agents.schedules import Schedule
-    from chargehand.agents.webhooks import Webhook
-
+_Declared = TypeVar("_Declared", Schedule, Webhook)
 _SECONDS = 300.0
 _MAX_TEAMS = 100  # files nested in one, all levels together: they may name each other many times
 
@@ -197,38 +197,23 @@ def build_team(build: TeamBuild) -> Team | None:
             checks=checks,
         )
         team.examples = build.shape.examples
-        team.schedules = _make_schedules(build)
-        team.webhooks = _make_webhooks(build)
+        team.schedules = _make_checked(build, "schedules", Schedule, build.shape.schedules)
+        team.webhooks = _make_checked(build, "webhooks", Webhook, build.shape.webhooks)
         return team
     return None
 
 
-def _make_schedules(build: TeamBuild) -> "tuple[Schedule, ...]":
-    if not build.shape.schedules:
-        return ()
-    from chargehand.agents.schedules import Schedule  # noqa: PLC0415 - few teams have any
-
-    schedules: list[Schedule] = []
-    for name, shape in build.shape.schedules.items():
-        schedule = Schedule(name, shape.cron, shape.request, shape.timezone)
-        with build.at("schedules", name):
-            schedule.check()
-            schedules.append(schedule)
-    return tuple(schedules)
-
-
-def _make_webhooks(build: TeamBuild) -> "tuple[Webhook, ...]":
-    if not build.shape.webhooks:
-        return ()
-    from chargehand.agents.webhooks import Webhook  # noqa: PLC0415 - few teams have any
-
-    webhooks: list[Webhook] = []
-    for name, shape in build.shape.webhooks.items():
-        webhook = Webhook(name, url=shape.url, secret_env=shape.secret_env, events=shape.events)
-        with build.at("webhooks", name):
-            webhook.check()
-            webhooks.append(webhook)
-    return tuple(webhooks)
+def _make_checked(
+    build: TeamBuild, key: str, kind: type[_Declared], shapes: Mapping[str, Struct]
+) -> tuple[_Declared, ...]:
+    """The schedules or webhooks of a file, those that can work."""
+    made: list[_Declared] = []
+    for name, shape in shapes.items():
+        with build.at(key, name):
+            declared = kind(name, **structs.asdict(shape))
+            declared.check()
+            made.append(declared)
+    return tuple(made)
 
 
 def named_models(build: TeamBuild) -> list[tuple[Path, str]]:

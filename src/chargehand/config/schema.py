@@ -24,8 +24,9 @@ from chargehand.agents.roles import (
     Worker,
     WorkerKeys,
 )
+from chargehand.agents.schedules import ScheduleKeys
 from chargehand.agents.strategies import StrategyName, StrategyShape
-from chargehand.agents.webhooks import USUAL_EVENTS, WebhookEvent
+from chargehand.agents.webhooks import WebhookKeys
 from chargehand.engine.declared import parse_duration, parse_timeout, show_value, written_as
 from chargehand.engine.plan import Combine
 from chargehand.engine.policy import PolicyKeys
@@ -407,26 +408,12 @@ class CheckShape(FileShape, frozen=True):
     """There is a number in it."""
 
 
-class ScheduleShape(FileShape, frozen=True):
+class ScheduleShape(ScheduleKeys, frozen=True, forbid_unknown_fields=True):
     """A request that a server makes at certain times."""
 
-    cron: Text
-    """Minute, hour, day, month and weekday, as cron has them: `0 8 * * 1-5`."""
-    request: Text
-    """What is asked."""
-    timezone: Text = "UTC"
-    """Where it is that time, such as `Europe/Berlin`."""
 
-
-class WebhookShape(FileShape, frozen=True):
+class WebhookShape(WebhookKeys, frozen=True, forbid_unknown_fields=True):
     """An address that a server tells of the runs of the team."""
-
-    url: Text
-    """Where events are sent, such as `https://example.com/hooks`."""
-    secret_env: Text
-    """The environment variable with the secret that signs what is sent: `whsec_` and base64."""
-    events: tuple[WebhookEvent, ...] = USUAL_EVENTS
-    """What is sent: `run.started`, `run.needs_input`, `run.ended`."""
 
 
 class TeamShape(FileShape, frozen=True):
