@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 
@@ -27,6 +28,9 @@ class NoEngine:
 
     async def start(self, job: Job) -> None:
         pass
+
+    def serving(self, driver: JobDriver) -> AbstractAsyncContextManager[None]:
+        raise NotImplementedError
 
 
 class Host:

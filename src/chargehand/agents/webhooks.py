@@ -24,7 +24,7 @@ class WebhookKeys(Struct, frozen=True, kw_only=True):
     secret_env: str
     """The environment variable with the secret that signs what is sent: `whsec_` and base64."""
     events: tuple[WebhookEvent, ...] = ("run.needs_input", "run.ended")
-    """What is sent: `run.started`, `run.needs_input`, `run.ended`."""
+    """Which events of runs are sent."""
 
 
 class Webhook(WebhookKeys, frozen=True):

@@ -2,12 +2,16 @@
 
 import re
 from collections.abc import Sequence
-from typing import Protocol
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from chargehand.errors import Invalid
+
+if TYPE_CHECKING:
+    from chargehand.dispatch.job_driver import JobDriver
 
 LOCAL = "local"
 """The engine that drives each run in the process that began it."""
@@ -62,6 +66,10 @@ class Engine(Protocol):
 
     async def start(self, job: Job) -> None:
         """Have a job done; nothing happens while a job of this id is waiting or under way."""
+        ...
+
+    def serving(self, driver: "JobDriver") -> AbstractAsyncContextManager[None]:
+        """Meanwhile, give the jobs of its queues to this driver, in this process."""
         ...
 
 
