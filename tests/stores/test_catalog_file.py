@@ -17,8 +17,9 @@ from chargehand.memory.blocks import PERSON, Block, Grant
 from chargehand.memory.catalog import Catalog, Group, Profile
 from chargehand.memory.conversations import Turn
 from chargehand.memory.edits import Append, Undo
-from chargehand.memory.sqlite_catalog import SqliteCatalog
+from chargehand.memory.sqlite_catalog import SqliteCatalog, SqliteStore
 from chargehand.sqlite.connection import connect
+from chargehand.sqlite.database import Database
 from tests.stores.faults import Fault, failing
 from tests.stores.test_catalog import made, worker
 
@@ -153,6 +154,11 @@ async def test_an_edit_is_made_once_whatever_statement_fails(fast: Path, after: 
     raise AssertionError("there is always another statement to fail")
 
 
+def database_of(catalog: SqliteCatalog) -> Database:
+    assert isinstance(catalog._store, SqliteStore)
+    return catalog._store.database
+
+
 async def test_a_bug_in_one_piece_of_work_does_not_end_the_writer(file: Path) -> None:
     catalog = await SqliteCatalog.open(file)
 
@@ -162,7 +168,7 @@ async def test_a_bug_in_one_piece_of_work_does_not_end_the_writer(file: Path) ->
 
     kept = await catalog.add(Block("facts"))
     with pytest.raises(StoreError, match="a bug"):
-        await catalog._database.write(broken)
+        await database_of(catalog).write(broken)
     assert (await catalog.edit(kept.id, Append("x"), PERSON)).value == "x"
     await catalog.close()
 
@@ -171,7 +177,7 @@ async def test_what_is_not_attached_is_not_read(tmp_path: Path) -> None:
     catalog = await SqliteCatalog.open(tmp_path / "memory.db")
     agent, block = await made(catalog, Block("facts"))
     other = (await catalog.add(Block("other"))).id
-    await catalog._database.write(
+    await database_of(catalog).write(
         lambda db: db.execute("UPDATE things SET body = 'torn' WHERE id = ?", (other,)).rowcount
     )
     assert [one.thing.id for one in await catalog.attached(agent)] == [block]
@@ -191,11 +197,11 @@ async def test_nothing_walks_through_a_whole_table(tmp_path: Path) -> None:
     await catalog.attach(group.id, block, Grant("write"))
     asked: list[str] = []
     for watched in (asked.append, None):
-        for door in (catalog._database.write, catalog._database.read):
+        for door in (database_of(catalog).write, database_of(catalog).read):
             await door(lambda db, watched=watched: db.set_trace_callback(watched))
         if watched is not None:
             await use(catalog, agent, block)
-    plans = await catalog._database.read(
+    plans = await database_of(catalog).read(
         lambda db: [
             (question, row[3])
             for question in asked

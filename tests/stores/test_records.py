@@ -27,7 +27,7 @@ HANDLE = "test:four"
 
 
 def vector(*numbers: float) -> bytes:
-    return unit([struct.pack("<4f", *numbers)])[0][0]
+    return unit([struct.pack("<4f", *numbers)])[0]
 
 
 async def fill(catalog: Catalog) -> None:

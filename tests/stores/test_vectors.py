@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from chargehand.errors import Invalid
-from chargehand.memory import sqlite_passages as rows
 from chargehand.memory import vector_index, vectors
-from chargehand.memory.archives import EVERYTHING, Archive, Filter, Passage
+from chargehand.memory.archives import EVERYTHING, Archive, Filter, Inserted, Passage
 from chargehand.memory.passages import VectorModel
-from chargehand.memory.sqlite_catalog import SqliteCatalog
-from chargehand.memory.sqlite_passages import Holding, holding
+from chargehand.memory.space import OpenArchive, Space
+from chargehand.memory.sqlite_catalog import SqliteCatalog, SqliteTables, finish
+from chargehand.memory.sqlite_passages import Holding, SqlitePassages, holding
 from chargehand.memory.sqlite_search import search
 from chargehand.memory.vector_index import VectorIndex
 
@@ -58,18 +58,28 @@ def put(
     passages = [Passage(text, tags=tags[at] if tags else ()) for at, text in enumerate(texts)]
     with db:
         db.execute("BEGIN")
-        return [
-            one.id
-            for one in rows.insert(
-                db=db, space="", archive=ARCHIVE, passages=passages, vectors=given, handle="test:model", now=5.0
-            )
-        ]
+        return [one.id for one in insert(db, passages, given)]
+
+
+def insert(
+    db: sqlite3.Connection,
+    passages: list[Passage],
+    given: list[bytes],
+    *,
+    archive: Archive = ARCHIVE,
+    handle: str = "test:model",
+) -> list[Inserted]:
+    space = Space(SqliteTables(db, "", VectorIndex))
+    opened = OpenArchive(0, archive, holding(db, "", archive.id))
+    return finish(space.insert(opened, passages, given, handle, now=5.0))
+
+
+def forget(db: sqlite3.Connection, ids: list[str]) -> int:
+    return finish(SqlitePassages(db, "").delete(kept(db), ids))
 
 
 def kept(db: sqlite3.Connection) -> Holding:
-    found = holding(db, "", ARCHIVE.id)
-    assert found is not None
-    return found
+    return holding(db, "", ARCHIVE.id)
 
 
 def found(
@@ -80,8 +90,7 @@ def found(
         for hit in search(
             db=db,
             open_index=lambda: index,
-            space="",
-            archives=[ARCHIVE],
+            archives=[kept(db)],
             query="",
             vector=asked,
             within=within,
@@ -98,9 +107,9 @@ def test_likeness_is_the_cosine(width: int) -> None:
     rng = random.Random(width)
     given = [vector(rng, width) for _ in range(50)]
     units = vectors.unit(given)
-    likeness = vectors.likeness(units[0][0], [(at, unit) for at, (unit, _) in enumerate(units)])
+    likeness = vectors.likeness(units[0], list(enumerate(units)))
     assert likeness == pytest.approx({at: alike(given[0], one) for at, one in enumerate(given)}, abs=1e-5)
-    for unit, bits in units:
+    for unit, bits in zip(units, vectors.sign_bits(units), strict=True):
         signs = "".join("1" if number > 0 else "0" for number in struct.unpack(f"<{width}f", unit))
         assert f"{int.from_bytes(bits, 'big'):0{8 * len(bits)}b}" == signs.ljust(8 * len(bits), "0")
 
@@ -114,7 +123,7 @@ def test_a_vector_that_points_nowhere_is_refused_by_its_place(wrong: float) -> N
 
 @pytest.mark.parametrize("size", [1e-38, 1e38])
 def test_a_very_long_or_short_vector_is_brought_to_length_one(size: float) -> None:
-    ((one, _),) = vectors.unit([struct.pack("<2f", 3 * size, -2 * size)])
+    (one,) = vectors.unit([struct.pack("<2f", 3 * size, -2 * size)])
     assert struct.unpack("<2f", one) == pytest.approx((0.83205, -0.5547), abs=1e-4)
 
 
@@ -123,18 +132,19 @@ def test_signs_are_found_however_they_came() -> None:
     rng = random.Random(1)
     given = [vector(rng, 130) for _ in range(300)]
     units = vectors.unit(given)
+    bits = vectors.sign_bits(units)
     numbers = rng.sample(range(10**12), 300)
     signs = vectors.NO_SIGNS
     for start in range(0, 300, 37):
-        signs = signs.added([(numbers[at], units[at][1]) for at in range(start, min(start + 37, 300))])
+        signs = signs.added([(numbers[at], bits[at]) for at in range(start, min(start + 37, 300))])
     assert len(signs.numbers) == 300
     for at in rng.sample(range(300), 30):
-        assert signs.nearest(vectors.VectorQuery(*units[at]), 1)[0] == numbers[at] or numbers[at] in signs.nearest(
-            vectors.VectorQuery(*units[at]), 3
-        )
+        assert signs.nearest(vectors.VectorQuery(units[at], bits[at]), 1)[0] == numbers[at] or numbers[
+            at
+        ] in signs.nearest(vectors.VectorQuery(units[at], bits[at]), 3)
         some = sorted(rng.sample(numbers, 50))
-        assert set(signs.nearest(vectors.VectorQuery(*units[at]), 5, [*some, 10**12 + 1])) <= set(some)
-    assert sorted(signs.nearest(vectors.VectorQuery(*units[0]), 300)) == sorted(numbers)
+        assert set(signs.nearest(vectors.VectorQuery(units[at], bits[at]), 5, [*some, 10**12 + 1])) <= set(some)
+    assert sorted(signs.nearest(vectors.VectorQuery(units[0], bits[0]), 300)) == sorted(numbers)
 
 
 # --- the index
@@ -187,13 +197,13 @@ def test_what_comes_later_is_found_and_what_goes_is_not(db: sqlite3.Connection) 
         texts = [f"text {turn} {at}" for at in range(len(fresh))]
         living |= dict(zip(put(db, texts, fresh), zip(texts, fresh, strict=True), strict=True))
         gone = rng.sample(sorted(living), rng.randint(0, len(living) // 2))
-        assert rows.forget(db, "", ARCHIVE.id, [*gone, "passage-unknown"]) == len(gone)
+        assert forget(db, [*gone, "passage-unknown"]) == len(gone)
         for which in gone:
             del living[which]
         asked = vector(rng)
         best = sorted(living.values(), key=lambda one: -alike(asked, one[1]))[:10]
         assert found(db, index, asked) == [text for text, _ in best]
-    assert rows.count(db, "", ARCHIVE.id) == (len(living), len(living))
+    assert (kept(db).passages, kept(db).embedded) == (len(living), len(living))
 
 
 def test_when_much_was_deleted_the_signs_are_read_anew(db: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +218,7 @@ def test_when_much_was_deleted_the_signs_are_read_anew(db: sqlite3.Connection, m
     index = VectorIndex()
     assert found(db, index, centre, limit=1)[0].startswith("near")
     for start in range(0, 1_000, 40):
-        rows.forget(db, "", ARCHIVE.id, near[start : start + 40])
+        forget(db, near[start : start + 40])
         (told,) = found(db, index, centre, limit=1)
         assert told.startswith("near" if start < 960 else "far")
 
@@ -219,22 +229,13 @@ def test_an_archive_not_asked_for_lately_is_let_go_and_read_again(db: sqlite3.Co
     archives = [Archive(f"a{n}", id=f"archive-{n}") for n in range(4)]
     given = [vector(rng) for _ in range(60)]
     for one in archives:
-        rows.insert(
-            db=db,
-            space="",
-            archive=one,
-            passages=[Passage(f"{one.name} {at}") for at in range(60)],
-            vectors=given,
-            handle="test:model",
-            now=5.0,
-        )
+        insert(db, [Passage(f"{one.name} {at}") for at in range(60)], given, archive=one)
     for turn in range(8):
         one = archives[turn % 4]
         (hit,) = search(
             db=db,
             open_index=lambda: index,
-            space="",
-            archives=[one],
+            archives=[holding(db, "", one.id)],
             query="",
             vector=given[turn],
             within=EVERYTHING,
@@ -245,8 +246,7 @@ def test_an_archive_not_asked_for_lately_is_let_go_and_read_again(db: sqlite3.Co
     together = search(
         db=db,
         open_index=lambda: index,
-        space="",
-        archives=archives,
+        archives=[holding(db, "", one.id) for one in archives],
         query="",
         vector=given[3],
         within=EVERYTHING,
@@ -268,7 +268,7 @@ def test_another_processes_passages_are_seen_and_its_deletions_too(tmp_path: Pat
         assert found(two, index, second) == ["early"]
         put(one, ["late"], [second])
         assert found(two, index, second) == ["late", "early"]
-        rows.forget(one, "", ARCHIVE.id, [early])
+        forget(one, [early])
         assert found(two, index, second) == ["late"]
 
 
@@ -333,39 +333,13 @@ def test_vectors_of_another_model_or_width_are_refused(db: sqlite3.Connection) -
     ]
     for given, handle, says in refused:
         with pytest.raises(Invalid, match=says):
-            rows.insert(
-                db=db, space="", archive=ARCHIVE, passages=[Passage("more")], vectors=given, handle=handle, now=1.0
-            )
+            insert(db, [Passage("more")], given, handle=handle)
     with pytest.raises(Invalid, match="different lengths"):
-        rows.insert(
-            db=db,
-            space="",
-            archive=ARCHIVE,
-            passages=[Passage("a"), Passage("b")],
-            vectors=[vector(rng), vector(rng, 3)],
-            handle="test:model",
-            now=1.0,
-        )
+        insert(db, [Passage("a"), Passage("b")], [vector(rng), vector(rng, 3)])
     with pytest.raises(Invalid, match="takes vectors of local:minilm"):
-        rows.insert(
-            db=db,
-            space="",
-            archive=Archive("b", embedding="local:minilm"),
-            passages=[Passage("a")],
-            vectors=[vector(rng)],
-            handle="test:model",
-            now=1.0,
-        )
+        insert(db, [Passage("a")], [vector(rng)], archive=Archive("b", embedding="local:minilm"))
     with pytest.raises(Invalid, match="by words alone"):
-        rows.insert(
-            db=db,
-            space="",
-            archive=Archive("b", embedding="words"),
-            passages=[Passage("a")],
-            vectors=[vector(rng)],
-            handle="test:model",
-            now=1.0,
-        )
+        insert(db, [Passage("a")], [vector(rng)], archive=Archive("b", embedding="words"))
     assert list(db.iterdump()) == before
 
 
@@ -391,18 +365,10 @@ def test_once_all_vectors_are_gone_another_model_may_come(db: sqlite3.Connection
     index = VectorIndex()
     ids = put(db, ["a", "b"], [vector(rng), vector(rng)])
     assert len(found(db, index, vector(rng))) == 2
-    assert rows.model(db, "", ARCHIVE.id) == VectorModel("test:model", WIDTH)
-    rows.forget(db, "", ARCHIVE.id, ids)
-    assert rows.model(db, "", ARCHIVE.id) is None
-    rows.insert(
-        db=db,
-        space="",
-        archive=ARCHIVE,
-        passages=[Passage("c")],
-        vectors=[vector(rng, 20)],
-        handle="other:model",
-        now=1.0,
-    )
-    assert rows.model(db, "", ARCHIVE.id) == VectorModel("other:model", 20)
+    assert kept(db).model == VectorModel("test:model", WIDTH)
+    forget(db, ids)
+    assert kept(db).model is None
+    insert(db, [Passage("c")], [vector(rng, 20)], handle="other:model")
+    assert kept(db).model == VectorModel("other:model", 20)
     assert found(db, index, vector(rng, 20)) == ["c"]
     assert kept(db).removed == 2

@@ -113,8 +113,8 @@ def check_question_width(archive: str, vector: bytes, present: VectorModel | Non
         )
 
 
-def unit_vectors(vectors: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-    """Each vector, made to have length one, and its signs. Invalid for one that points nowhere."""
+def unit_vectors(vectors: Sequence[bytes]) -> list[bytes]:
+    """Each vector, made to have length one. Invalid for one that points nowhere."""
     try:
         from chargehand.memory.vectors import unit  # noqa: PLC0415 - numpy is needed for vectors only
     except ImportError as error:
@@ -122,13 +122,13 @@ def unit_vectors(vectors: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
     return unit(vectors)
 
 
-def signed_vectors(units: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-    """Each of these vectors, which have length one, and its signs."""
+def vector_signs(vectors: Sequence[bytes]) -> list[bytes]:
+    """The signs of each vector: one bit a dimension."""
     try:
-        from chargehand.memory.vectors import with_signs  # noqa: PLC0415 - numpy is needed for vectors only
+        from chargehand.memory.vectors import sign_bits  # noqa: PLC0415 - numpy is needed for vectors only
     except ImportError as error:
         raise no_numpy() from error
-    return with_signs(units)
+    return sign_bits(vectors)
 
 
 def no_numpy() -> StoreUnavailable:

@@ -1,7 +1,4 @@
-"""Passages of archives in PostgreSQL: rows, filters, inserting, listing, deleting. Searching has a module of its own.
-
-Every function runs within a transaction of the caller. Functions that write expect the archive to be locked.
-"""
+"""Passages of archives in PostgreSQL: rows, filters, inserting, listing, deleting; not searching."""
 
 import struct
 import unicodedata
@@ -11,35 +8,37 @@ from math import inf
 from uuid import uuid4
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from chargehand.engine.policy import Instant
 from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid, StoreUnavailable
-from chargehand.memory.archives import EVERYTHING, Archive, Filter, Inserted, Passage, check_passages
-from chargehand.memory.catalog import Order
+from chargehand.memory.archives import EVERYTHING, Filter, Inserted, Passage
+from chargehand.memory.catalog import Order, PassageRecord
 from chargehand.memory.passages import (
     VectorModel,
-    check_model,
-    check_vectors,
     decode_metadata,
     decode_passage_origin,
     passage_digest,
     read_as_passage,
     taken_passage,
-    unit_vectors,
     unknown_cursor,
-    width_of,
     worker_of,
 )
+from chargehand.memory.tables import MAX_NUMBER, ArchiveRow
 from chargehand.memory.things import key_digest
 from chargehand.postgres.driver import Connection, Row
 from chargehand.text.words import WORD
 
 MAX_DIMENSIONS = 16_000  # dimensions that the type `vector` has room for
 _MAX_INDEXED = 500_000  # characters of a passage that are found by words
-_MAX_NUMBER = 2**62
 _VECTORS_LOCK = 0x43686776
 
+_ARCHIVES = """
+    SELECT id, body, number, coalesce(handle, ''), coalesce(width, 0), coalesce(passages, 0), coalesce(embedded, 0)
+    FROM things LEFT JOIN holdings ON holdings.archive = things.number
+    WHERE things.tenant = current_tenant() AND space = $1 AND kind = 'archive' AND id = ANY($2)
+"""
 _ADD_COUNTS = """
     INSERT INTO holdings (archive, passages, embedded) VALUES ($1, $2, $3) ON CONFLICT (archive)
     DO UPDATE SET passages = holdings.passages + excluded.passages, embedded = holdings.embedded + excluded.embedded
@@ -88,6 +87,8 @@ _COUNT_VECTORS = """
     SELECT count(*) FROM passages JOIN passage_vectors ON passage_vectors.passage = passages.number
     WHERE passages.archive = $1 AND passages.id = ANY($2)
 """
+_NUMBERS_AFTER = "SELECT number FROM passages WHERE archive = $1 AND number > $2 ORDER BY number LIMIT $3"
+_VECTORS_OF = "SELECT passage, vec::real[] FROM passage_vectors WHERE passage = ANY($1)"
 
 
 class StoredArchive(Struct, frozen=True):
@@ -251,73 +252,116 @@ class InsertBatch:
         )
 
 
-async def insert(
-    db: Connection,
-    batch: InsertBatch,
-    archive: Archive,
-    passages: Sequence[Passage],
-    *,
-    vectors: Sequence[bytes] | None,
-    handle: str,
-) -> list[Inserted]:
-    store = batch.store
-    if not passages:
-        return []
-    check_passages(passages)
-    if vectors is not None:
-        check_vectors(archive, passages, vectors, handle, store.model)
-    units = [] if vectors is None else [unit for unit, _ in unit_vectors(vectors)]
-    return await write_passages(db, batch, passages, units=dict(enumerate(units)), handle=handle)
+class PostgresPassages:
+    def __init__(self, db: Connection, space: str) -> None:
+        self._db = db
+        self._space = space
+        self.embedded: list[StoredArchive] = []
+        """Archives that got vectors in this transaction."""
 
+    async def archives(self, ids: Sequence[str]) -> dict[str, ArchiveRow[StoredArchive]]:
+        rows = await self._db.fetch(_ARCHIVES, self._space, [which for which in ids if is_storable(which)])
+        return {which: (number, body, StoredArchive(which, number, *counts)) for which, body, number, *counts in rows}
 
-async def write_passages(
-    db: Connection, batch: InsertBatch, passages: Sequence[Passage], *, units: Mapping[int, bytes], handle: str
-) -> list[Inserted]:
-    """Passages that were checked, with vectors of length one, each by the place of its passage."""
-    store = batch.store
-    await batch.load(db, passages)
-    inserted: list[Inserted] = []
-    embedded: dict[str, int] = {}
-    """The index of the vector of each passage, by id. An existing passage may still lack its vector."""
-    for at, passage in enumerate(passages):
-        outcome, is_repeated = batch.add(passage)
-        inserted.append(outcome)
-        if not is_repeated:
-            embedded.setdefault(outcome.id, at)
-    await db.execute(_ADD_COUNTS, store.number, await batch.write(db), 0)
-    await _write_vectors(db, store, {which: units[at] for which, at in embedded.items() if at in units}, handle)
-    return inserted
+    # --- inserting
 
+    async def add(
+        self,
+        stored: StoredArchive,
+        passages: Sequence[Passage],
+        vectors: Mapping[int, bytes],
+        handle: str,
+        now: Instant,
+    ) -> list[Inserted]:
+        batch = InsertBatch(stored, self._space, now)
+        await batch.load(self._db, passages)
+        inserted: list[Inserted] = []
+        embedded: dict[str, int] = {}
+        """The index of the vector of each passage, by id. An existing passage may still lack its vector."""
+        for at, passage in enumerate(passages):
+            outcome, is_repeated = batch.add(passage)
+            inserted.append(outcome)
+            if not is_repeated:
+                embedded.setdefault(outcome.id, at)
+        await self._db.execute(_ADD_COUNTS, stored.number, await batch.write(self._db), 0)
+        await self.add_vectors(stored, {which: vectors[at] for which, at in embedded.items() if at in vectors}, handle)
+        return inserted
 
-# --- vectors
+    async def add_vectors(self, stored: StoredArchive, vectors: Mapping[str, bytes], handle: str) -> int:
+        if not vectors:
+            return 0
+        width = len(next(iter(vectors.values()))) // 4
+        if width > MAX_DIMENSIONS:
+            raise Invalid(
+                f"vectors of {width} dimensions; PostgreSQL keeps at most {MAX_DIMENSIONS}: use another embedding model"
+            )
+        await _prepare_vectors(self._db)
+        rows = await self._db.fetch(_UNEMBEDDED, stored.number, [which for which in vectors if is_storable(which)])
+        embeddings = [(number, stored.number, width, floats(vectors[which])) for which, number in rows]
+        await self._db.executemany(_EMBED, embeddings)
+        await self._db.execute(_ADD_COUNTS, stored.number, 0, len(rows))
+        await self._db.execute(_MODEL, stored.number, handle, width)
+        self.embedded.append(replace(stored, width=width, embedded=stored.embedded + len(rows)))
+        return len(rows)
 
+    # --- reading
 
-async def add_vectors(
-    db: Connection, store: StoredArchive, archive: Archive, vectors: Mapping[str, bytes], handle: str
-) -> int:
-    """Give passages their vectors, by id; how many took one."""
-    if not store.passages or not vectors:
-        return 0
-    sent = list(vectors.values())
-    check_model(archive, VectorModel(handle, width_of(sent)), store.model)
-    units = [unit for unit, _ in unit_vectors(sent)]
-    return await _write_vectors(db, store, dict(zip(vectors, units, strict=True)), handle)
+    async def listed(
+        self, stored: StoredArchive, within: Filter, after: str, limit: int, order: Order
+    ) -> list[Passage]:
+        low = 0
+        high = MAX_NUMBER
+        if after:
+            place = "SELECT number FROM passages WHERE archive = $1 AND id = $2"
+            passed = await self._db.fetchval(place, stored.number, after) if is_storable(after) else None
+            if passed is None:
+                raise unknown_cursor(after, stored.archive)
+            low, high = (passed, high) if order == "asc" else (low, passed)
+        scope = scope_of(stored.number, within)
+        tests = _WITHIN.format(tests=scope.tests(5)) if within else ""
+        filter_values = scope.values if within else ()
+        direction = "ASC" if order == "asc" else "DESC"
+        question = f"{_LIST}{tests} ORDER BY passages.number {direction} LIMIT $4"
+        rows = await self._db.fetch(question, stored.number, low, high, limit, *filter_values)
+        return [_read(row)[1] for row in rows]
 
+    async def get(self, which: str) -> Passage | None:
+        if not is_storable(which):
+            return None
+        question = f"{_SELECT} WHERE passages.tenant = current_tenant() AND passages.space = $1 AND passages.id = $2"
+        row = await self._db.fetchrow(question, self._space, which)
+        return None if row is None else _read(row)[1]
 
-async def _write_vectors(db: Connection, store: StoredArchive, units: Mapping[str, bytes], handle: str) -> int:
-    if not units:
-        return 0
-    width = len(next(iter(units.values()))) // 4
-    if width > MAX_DIMENSIONS:
-        raise Invalid(
-            f"vectors of {width} dimensions; PostgreSQL keeps at most {MAX_DIMENSIONS}: use another embedding model"
-        )
-    await _prepare_vectors(db)
-    rows = await db.fetch(_UNEMBEDDED, store.number, [which for which in units if is_storable(which)])
-    await db.executemany(_EMBED, [(number, store.number, width, floats(units[which])) for which, number in rows])
-    await db.execute(_ADD_COUNTS, store.number, 0, len(rows))
-    await db.execute(_MODEL, store.number, handle, width)
-    return len(rows)
+    async def unembedded(self, stored: StoredArchive, limit: int) -> list[Passage]:
+        if stored.passages == stored.embedded:
+            return []
+        bare = _WITHOUT_VECTOR if stored.embedded else ""
+        question = f"{_LIST}{bare} ORDER BY passages.number LIMIT $4"
+        rows = await self._db.fetch(question, stored.number, 0, MAX_NUMBER, limit)
+        return [_read(row)[1] for row in rows]
+
+    async def records(self, stored: StoredArchive, after: int, limit: int) -> list[tuple[int, PassageRecord]]:
+        db = self._db
+        numbers = [row[0] for row in await db.fetch(_NUMBERS_AFTER, stored.number, after, limit)]
+        vectors = {row[0]: row[1] for row in await db.fetch(_VECTORS_OF, numbers)} if stored.embedded else {}
+        passages = await by_number(db, [stored], numbers)
+        records: list[tuple[int, PassageRecord]] = []
+        for number in numbers:
+            if number in vectors:
+                packed = struct.pack(f"<{len(vectors[number])}f", *vectors[number])
+                records.append((number, PassageRecord(passages[number], packed, stored.handle)))
+            else:
+                records.append((number, PassageRecord(passages[number])))
+        return records
+
+    # --- deleting
+
+    async def delete(self, stored: StoredArchive, ids: Sequence[str]) -> int:
+        storable_ids = [which for which in dict.fromkeys(ids) if is_storable(which)]
+        embedded = await self._db.fetchval(_COUNT_VECTORS, stored.number, storable_ids) if stored.embedded else 0
+        removed = len(await self._db.fetch(_FORGET, stored.number, storable_ids))
+        await self._db.execute(_ADD_COUNTS, stored.number, -removed, -embedded)
+        return removed
 
 
 def floats(vector: bytes) -> tuple[float, ...]:
@@ -338,52 +382,11 @@ async def _prepare_vectors(db: Connection) -> None:
     await db.execute(_VECTORS)
 
 
-# --- reading
-
-
-async def passages(
-    db: Connection, store: StoredArchive, within: Filter, after: str, limit: int, order: Order
-) -> list[Passage]:
-    low = 0
-    high = _MAX_NUMBER
-    if after:
-        place = "SELECT number FROM passages WHERE archive = $1 AND id = $2"
-        passed = await db.fetchval(place, store.number, after) if is_storable(after) else None
-        if passed is None:
-            raise unknown_cursor(after, store.archive)
-        low, high = (passed, high) if order == "asc" else (low, passed)
-    scope = scope_of(store.number, within)
-    tests = _WITHIN.format(tests=scope.tests(5)) if within else ""
-    filter_values = scope.values if within else ()
-    direction = "ASC" if order == "asc" else "DESC"
-    question = f"{_LIST}{tests} ORDER BY passages.number {direction} LIMIT $4"
-    values = (store.number, low, high, max(0, limit), *filter_values)
-    rows = await db.fetch(question, *values)
-    return [_read(row)[1] for row in rows]
-
-
-async def passage(db: Connection, space: str, which: str) -> Passage | None:
-    if not is_storable(which):
-        return None
-    question = f"{_SELECT} WHERE passages.tenant = current_tenant() AND passages.space = $1 AND passages.id = $2"
-    row = await db.fetchrow(question, space, which)
-    return None if row is None else _read(row)[1]
-
-
 async def by_number(db: Connection, stores: Sequence[StoredArchive], numbers: Sequence[int]) -> dict[int, Passage]:
     """The passages with these numbers, as far as they exist in these archives."""
     question = f"{_SELECT} WHERE passages.number = ANY($1) AND archive = ANY($2)"
     rows = await db.fetch(question, numbers, [store.number for store in stores])
     return dict(_read(row) for row in rows)
-
-
-async def unembedded(db: Connection, store: StoredArchive, limit: int) -> list[Passage]:
-    if store.passages == store.embedded:
-        return []
-    bare = _WITHOUT_VECTOR if store.embedded else ""
-    question = f"{_LIST}{bare} ORDER BY passages.number LIMIT $4"
-    rows = await db.fetch(question, store.number, 0, _MAX_NUMBER, max(0, limit))
-    return [_read(row)[1] for row in rows]
 
 
 def _read(row: Row) -> tuple[int, Passage]:
@@ -400,15 +403,3 @@ def _read(row: Row) -> tuple[int, Passage]:
             document=document,
             part=part,
         )
-
-
-# --- deleting
-
-
-async def forget(db: Connection, store: StoredArchive, ids: Sequence[str]) -> int:
-    """Delete passages, with their words and vectors; how many there were."""
-    storable_ids = [which for which in dict.fromkeys(ids) if is_storable(which)]
-    embedded = await db.fetchval(_COUNT_VECTORS, store.number, storable_ids) if store.embedded else 0
-    removed = len(await db.fetch(_FORGET, store.number, storable_ids))
-    await db.execute(_ADD_COUNTS, store.number, -removed, -embedded)
-    return removed

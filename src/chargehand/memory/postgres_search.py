@@ -252,7 +252,7 @@ async def search(
     if vector is not None and any(store.embedded for store in stores):
         for store in stores:
             check_question_width(store.archive, vector, store.model)
-        question = floats(unit_vectors([vector])[0][0])
+        question = floats(unit_vectors([vector])[0])
         for store in stores:
             words |= await _by_words(db, store, query, within, max(limit, BY_WORDS))
             meaning |= await _nearest(db, store, question, within, max(limit, BY_WORDS))

@@ -36,8 +36,8 @@ async def open_catalog(
 ) -> Catalog:
     """The catalog at a URL (`sqlite:///memory.db`, `postgresql://...`, `memory:`) or in a file, made if it is missing.
 
-    Another kind of store is one module with a `Catalog`, and a line here. What a database of PostgreSQL promises on
-    commit is its own setting, so `durability` is that of files.
+    Another kind of store is a `Catalog`, or the tables of one (`memory.tables`), and a line here. What a database of
+    PostgreSQL promises on commit is its own setting, so `durability` is that of files.
     """
     place = None if url == MEMORY else parse_store_url(url)
     if isinstance(place, PostgresUrl):

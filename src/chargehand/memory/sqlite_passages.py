@@ -1,7 +1,4 @@
-"""Passages of archives in SQLite: rows, filters, inserting, listing, deleting. Searching has a module of its own.
-
-Every function runs within a transaction of the caller. Whether the archive exists was checked before.
-"""
+"""Passages of archives in SQLite: rows, filters, inserting, listing, deleting; not searching."""
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,22 +11,20 @@ from msgspec.structs import replace
 
 from chargehand.engine.policy import Instant
 from chargehand.engine.value import encode_value
-from chargehand.memory.archives import Archive, Filter, Inserted, Passage, check_passages
-from chargehand.memory.catalog import Order
+from chargehand.memory.archives import Filter, Inserted, Passage
+from chargehand.memory.catalog import Order, PassageRecord
 from chargehand.memory.passages import (
     VectorModel,
-    check_model,
-    check_vectors,
     decode_metadata,
     decode_passage_origin,
     passage_digest,
     read_as_passage,
     taken_passage,
-    unit_vectors,
     unknown_cursor,
-    width_of,
+    vector_signs,
     worker_of,
 )
+from chargehand.memory.tables import ArchiveRow
 
 ROOM = 1 << 32  # numbers an archive has
 
@@ -58,15 +53,15 @@ _encode = msgspec.json.Encoder().encode
 class Holding(Struct, frozen=True):
     """An archive as it is kept here. Its passages are numbered from `first` to `final`."""
 
-    number: int
-    archive: str
-    handle: str
-    width: int
-    passages: int
-    embedded: int
-    removed: int
-    last_passage: int
-    last_sign: int
+    number: int = 0
+    archive: str = ""
+    handle: str = ""
+    width: int = 0
+    passages: int = 0
+    embedded: int = 0
+    removed: int = 0
+    last_passage: int = 0
+    last_sign: int = 0
 
     @property
     def first(self) -> int:
@@ -82,18 +77,10 @@ class Holding(Struct, frozen=True):
         return VectorModel(self.handle, self.width) if self.embedded else None
 
 
-def holding(db: sqlite3.Connection, space: str, archive: str) -> Holding | None:
-    """None where there never was a passage."""
+def holding(db: sqlite3.Connection, space: str, archive: str) -> Holding:
+    """With the number 0, which holds no passages, where there never was one."""
     row = db.execute(_HOLDING, (space, archive)).fetchone()
-    return None if row is None else Holding(*row)
-
-
-def founded(db: sqlite3.Connection, space: str, archive: str) -> Holding:
-    """The same, made where there is none."""
-    db.execute("INSERT OR IGNORE INTO holdings (space, archive) VALUES (?, ?)", (space, archive))
-    existing = holding(db, space, archive)
-    assert existing is not None, "it was made a line above"
-    return existing
+    return Holding(archive=archive) if row is None else Holding(*row)
 
 
 # --- passages
@@ -221,137 +208,6 @@ _WITHOUT_VECTOR = """
     CROSS JOIN passages ON passages.id = asked.value AND passages.holding = ?
     WHERE NOT EXISTS (SELECT 1 FROM passage_vectors WHERE passage_vectors.number = passages.number)
 """
-
-
-def insert(
-    db: sqlite3.Connection,
-    space: str,
-    archive: Archive,
-    passages: Sequence[Passage],
-    vectors: Sequence[bytes] | None,
-    handle: str,
-    now: Instant,
-) -> list[Inserted]:
-    if not passages:
-        return []
-    check_passages(passages)
-    if vectors is not None:
-        check_vectors(archive, passages, vectors, handle, model(db, space, archive.id))
-    units = [] if vectors is None else unit_vectors(vectors)
-    return write_passages(
-        db=db,
-        space=space,
-        archive_id=archive.id,
-        passages=passages,
-        units=dict(enumerate(units)),
-        handle=handle,
-        now=now,
-    )
-
-
-def write_passages(
-    db: sqlite3.Connection,
-    space: str,
-    archive_id: str,
-    passages: Sequence[Passage],
-    units: Mapping[int, tuple[bytes, bytes]],
-    handle: str,
-    now: Instant,
-) -> list[Inserted]:
-    """Passages that were checked, with vectors of length one and their signs, each by the place of its passage."""
-    store = founded(db, space, archive_id)
-    inserted: list[Inserted] = []
-    embedded: dict[str, int] = {}
-    """By id, which of the vectors is whose. What is known already may have come without one."""
-    last = store.first + store.last_passage
-    for at, passage in enumerate(passages):
-        key = passage.origin.key
-        repeated = _id(db, _SAME_KEY, store.number, key, passage.part) if key else ""
-        if repeated:
-            inserted.append(Inserted(repeated, new=False))
-            continue
-        outcome = _keep(db, space, store, number=last + 1, passage=passage, now=now)
-        embedded.setdefault(outcome.id, at)
-        inserted.append(outcome)
-        last += outcome.new
-    db.execute(
-        "UPDATE holdings SET passages = passages + ?1, last_passage = last_passage + ?1 WHERE number = ?2",
-        (last - store.first - store.last_passage, store.number),
-    )
-    _write_vectors(db, store, {which: units[at] for which, at in embedded.items() if at in units}, handle)
-    return inserted
-
-
-def _keep(db: sqlite3.Connection, space: str, store: Holding, number: int, passage: Passage, now: Instant) -> Inserted:
-    """Write a passage under this number. A text that is known takes only the tags."""
-    digest = passage_digest(passage.text)
-    if same_text := _id(db, _SAME_TEXT, store.number, digest):
-        _join(db, store, same_text, passage.tags)
-        return Inserted(same_text, new=False)
-    if passage.id and _id(db, _TAKEN, passage.id, space):
-        raise taken_passage(passage.id)
-    which = passage.id or f"passage-{uuid4()}"
-    tags = tuple(dict.fromkeys(passage.tags))
-    row = _make_row(
-        number=number, holding=store.number, which=which, passage=passage, tags=tags, digest=digest, now=now
-    )
-    db.execute(INSERT, row)
-    db.execute("INSERT INTO passage_words (rowid, text) VALUES (?, ?)", (number, passage.text))
-    _tag(db, [(tag, number) for tag in tags])
-    return Inserted(which, new=True)
-
-
-def add_vectors(db: sqlite3.Connection, space: str, archive: Archive, vectors: Mapping[str, bytes], handle: str) -> int:
-    """Give passages their vectors, by id; how many took one."""
-    store = holding(db, space, archive.id)
-    if store is None or not vectors:
-        return 0
-    blobs = list(vectors.values())
-    check_model(archive, VectorModel(handle, width_of(blobs)), store.model)
-    units = unit_vectors(blobs)
-    return _write_vectors(db, store, dict(zip(vectors, units, strict=True)), handle)
-
-
-def _id(db: sqlite3.Connection, question: str, *values: str | int | bytes) -> str:
-    row = db.execute(question, values).fetchone()
-    return "" if row is None else row[0]
-
-
-def _join(db: sqlite3.Connection, store: Holding, which: str, tags: Sequence[str]) -> None:
-    place = (which, store.number)
-    number, had = db.execute("SELECT number, tags FROM passages WHERE id = ? AND holding = ?", place).fetchone()
-    merged = dict.fromkeys(_tags.decode(had))
-    fresh = [tag for tag in dict.fromkeys(tags) if tag not in merged]
-    if fresh:
-        db.execute("UPDATE passages SET tags = ? WHERE number = ?", (listed([*merged, *fresh]), number))
-        _tag(db, [(tag, number) for tag in fresh])
-
-
-def _tag(db: sqlite3.Connection, pairs: Sequence[tuple[str, int]]) -> None:
-    db.executemany("INSERT INTO passage_tags (tag, number) VALUES (?, ?)", pairs)
-
-
-def _write_vectors(
-    db: sqlite3.Connection, store: Holding, units: Mapping[str, tuple[bytes, bytes]], handle: str
-) -> int:
-    unembedded: list[tuple[str, int]] = db.execute(_WITHOUT_VECTOR, (listed(units), store.number)).fetchall()
-    if not unembedded:
-        return 0
-    first = store.first + store.last_sign + 1
-    vectors = [(number, first + at, units[which][0]) for at, (which, number) in enumerate(unembedded)]
-    signs = [(first + at, number, units[which][1]) for at, (which, number) in enumerate(unembedded)]
-    db.executemany("INSERT INTO passage_vectors (number, sign, vec) VALUES (?, ?, ?)", vectors)
-    db.executemany("INSERT INTO passage_signs (sign, number, bits) VALUES (?, ?, ?)", signs)
-    db.execute(
-        """
-        UPDATE holdings SET handle = ?, width = ?, embedded = embedded + ?3, last_sign = last_sign + ?3
-        WHERE number = ?4
-        """,
-        (handle, len(vectors[0][2]) // 4, len(unembedded), store.number),
-    )
-    return len(unembedded)
-
-
 _LOCATED = """
     SELECT passages.number, text, tags FROM json_each(?) AS asked
     CROSS JOIN passages ON passages.id = asked.value AND passages.holding = ?
@@ -373,93 +229,183 @@ _BARE = """
     AND NOT EXISTS (SELECT 1 FROM passage_vectors WHERE passage_vectors.number = passages.number)
     ORDER BY passages.number LIMIT ?
 """
+_VECTORS_AFTER = """
+    SELECT passages.number, vec FROM passages LEFT JOIN passage_vectors ON passage_vectors.number = passages.number
+    WHERE passages.number BETWEEN max(?, ?) AND ? ORDER BY passages.number LIMIT ?
+"""
+_ARCHIVE = "SELECT number, body FROM things WHERE space = ? AND id = ? AND kind = 'archive'"
+_COUNT_VECTORS = """
+    UPDATE holdings SET handle = ?, width = ?, embedded = embedded + ?3, last_sign = last_sign + ?3 WHERE number = ?4
+"""
+_UNCOUNT = """
+    UPDATE holdings SET passages = passages - ?1, embedded = embedded - ?2, removed = removed + ?2 WHERE number = ?3
+"""
 
 
-# --- reading
+class SqlitePassages:
+    def __init__(self, db: sqlite3.Connection, space: str) -> None:
+        self._db = db
+        self._space = space
 
+    async def archives(self, ids: Sequence[str]) -> dict[str, ArchiveRow[Holding]]:
+        archives: dict[str, ArchiveRow[Holding]] = {}
+        for which in ids:
+            row = self._db.execute(_ARCHIVE, (self._space, which)).fetchone()
+            if row is not None:
+                archives[which] = (*row, holding(self._db, self._space, which))
+        return archives
 
-def passages(
-    db: sqlite3.Connection, space: str, archive_id: str, within: Filter, after: str, limit: int, order: Order
-) -> list[Passage]:
-    store = holding(db, space, archive_id)
-    if store is None or limit <= 0:
-        return []
-    first = store.first
-    final = store.final
-    if after:
-        passed = db.execute(
-            "SELECT number FROM passages WHERE id = ? AND holding = ?", (after, store.number)
+    # --- inserting
+
+    async def add(
+        self,
+        stored: Holding,
+        passages: Sequence[Passage],
+        vectors: Mapping[int, bytes],
+        handle: str,
+        now: Instant,
+    ) -> list[Inserted]:
+        if not stored.number:
+            self._db.execute("INSERT INTO holdings (space, archive) VALUES (?, ?)", (self._space, stored.archive))
+            stored = holding(self._db, self._space, stored.archive)
+        inserted: list[Inserted] = []
+        embedded: dict[str, int] = {}
+        """By id, which of the vectors is whose. What is known already may have come without one."""
+        last = stored.first + stored.last_passage
+        for at, passage in enumerate(passages):
+            key = passage.origin.key
+            repeated = self._id(_SAME_KEY, stored.number, key, passage.part) if key else ""
+            if repeated:
+                inserted.append(Inserted(repeated, new=False))
+                continue
+            outcome = self._add(stored, number=last + 1, passage=passage, now=now)
+            embedded.setdefault(outcome.id, at)
+            inserted.append(outcome)
+            last += outcome.new
+        self._db.execute(
+            "UPDATE holdings SET passages = passages + ?1, last_passage = last_passage + ?1 WHERE number = ?2",
+            (last - stored.first - stored.last_passage, stored.number),
+        )
+        units = {which: vectors[at] for which, at in embedded.items() if at in vectors}
+        await self.add_vectors(stored, units, handle)
+        return inserted
+
+    def _add(self, stored: Holding, number: int, passage: Passage, now: Instant) -> Inserted:
+        """Write a passage under this number. A text that is known takes only the tags."""
+        digest = passage_digest(passage.text)
+        if same_text := self._id(_SAME_TEXT, stored.number, digest):
+            self._join(stored, same_text, passage.tags)
+            return Inserted(same_text, new=False)
+        if passage.id and self._id(_TAKEN, passage.id, self._space):
+            raise taken_passage(passage.id)
+        which = passage.id or f"passage-{uuid4()}"
+        tags = tuple(dict.fromkeys(passage.tags))
+        row = _make_row(
+            number=number, holding=stored.number, which=which, passage=passage, tags=tags, digest=digest, now=now
+        )
+        self._db.execute(INSERT, row)
+        self._db.execute("INSERT INTO passage_words (rowid, text) VALUES (?, ?)", (number, passage.text))
+        self._tag([(tag, number) for tag in tags])
+        return Inserted(which, new=True)
+
+    def _id(self, question: str, *values: str | int | bytes) -> str:
+        row = self._db.execute(question, values).fetchone()
+        return "" if row is None else row[0]
+
+    def _join(self, stored: Holding, which: str, tags: Sequence[str]) -> None:
+        place = (which, stored.number)
+        number, had = self._db.execute(
+            "SELECT number, tags FROM passages WHERE id = ? AND holding = ?", place
         ).fetchone()
-        if passed is None:
-            raise unknown_cursor(after, archive_id)
-        first, final = (passed[0] + 1, final) if order == "asc" else (first, passed[0] - 1)
-    tests, values = conditions(within, store)
-    direction = "ASC" if order == "asc" else "DESC"
-    question = f"{SELECT} WHERE passages.number BETWEEN ? AND ? {tests} ORDER BY passages.number {direction} LIMIT ?"
-    return _read(db, question, [first, final, *values, limit])
+        merged = dict.fromkeys(_tags.decode(had))
+        fresh = [tag for tag in dict.fromkeys(tags) if tag not in merged]
+        if fresh:
+            self._db.execute("UPDATE passages SET tags = ? WHERE number = ?", (listed([*merged, *fresh]), number))
+            self._tag([(tag, number) for tag in fresh])
+
+    def _tag(self, pairs: Sequence[tuple[str, int]]) -> None:
+        self._db.executemany("INSERT INTO passage_tags (tag, number) VALUES (?, ?)", pairs)
+
+    async def add_vectors(self, stored: Holding, vectors: Mapping[str, bytes], handle: str) -> int:
+        unembedded: list[tuple[str, int]] = self._db.execute(
+            _WITHOUT_VECTOR, (listed(vectors), stored.number)
+        ).fetchall()
+        if not unembedded:
+            return 0
+        first = stored.first + stored.last_sign + 1
+        units = [vectors[which] for which, _ in unembedded]
+        numbers = [(number, first + at) for at, (_, number) in enumerate(unembedded)]
+        rows = [(number, sign, unit) for (number, sign), unit in zip(numbers, units, strict=True)]
+        signs = [(sign, number, bits) for (number, sign), bits in zip(numbers, vector_signs(units), strict=True)]
+        self._db.executemany("INSERT INTO passage_vectors (number, sign, vec) VALUES (?, ?, ?)", rows)
+        self._db.executemany("INSERT INTO passage_signs (sign, number, bits) VALUES (?, ?, ?)", signs)
+        self._db.execute(_COUNT_VECTORS, (handle, len(units[0]) // 4, len(rows), stored.number))
+        return len(rows)
+
+    # --- reading
+
+    async def listed(self, stored: Holding, within: Filter, after: str, limit: int, order: Order) -> list[Passage]:
+        first = stored.first
+        final = stored.final
+        if after:
+            place = "SELECT number FROM passages WHERE id = ? AND holding = ?"
+            passed = self._db.execute(place, (after, stored.number)).fetchone()
+            if passed is None:
+                raise unknown_cursor(after, stored.archive)
+            first, final = (passed[0] + 1, final) if order == "asc" else (first, passed[0] - 1)
+        tests, values = conditions(within, stored)
+        direction = "ASC" if order == "asc" else "DESC"
+        question = (
+            f"{SELECT} WHERE passages.number BETWEEN ? AND ? {tests} ORDER BY passages.number {direction} LIMIT ?"
+        )
+        return self._read(question, [first, final, *values, limit])
+
+    async def get(self, which: str) -> Passage | None:
+        passages = self._read(f"{SELECT} WHERE passages.id = ? AND holdings.space = ?", [which, self._space])
+        return passages[0] if passages else None
+
+    async def unembedded(self, stored: Holding, limit: int) -> list[Passage]:
+        if stored.passages == stored.embedded:
+            return []
+        return self._read(SELECT + _BARE, [stored.first, stored.final, limit])
+
+    def _read(self, question: str, values: Sequence[Value]) -> list[Passage]:
+        return [_read_passage(row)[1] for row in self._db.execute(question, values).fetchall()]
+
+    async def records(self, stored: Holding, after: int, limit: int) -> list[tuple[int, PassageRecord]]:
+        bounds = (stored.first, after + 1, stored.final, limit)
+        vectors: dict[int, bytes | None] = dict(self._db.execute(_VECTORS_AFTER, bounds).fetchall())
+        passages = by_number(self._db, vectors)
+        return [
+            (number, PassageRecord(passages[number], vector, "" if vector is None else stored.handle))
+            for number, vector in vectors.items()
+        ]
+
+    # --- deleting
+
+    async def delete(self, stored: Holding, ids: Sequence[str]) -> int:
+        db = self._db
+        rows = db.execute(_LOCATED, (listed(dict.fromkeys(ids)), stored.number)).fetchall()
+        numbers = [(number,) for number, _, _ in rows]
+        db.executemany(_UNSAID, [(number, text) for number, text, _ in rows])
+        db.executemany(
+            "DELETE FROM passage_tags WHERE tag = ? AND number = ?",
+            [(tag, number) for number, _, tags in rows for tag in _tags.decode(tags)],
+        )
+        db.executemany(
+            "DELETE FROM passage_signs WHERE sign = (SELECT sign FROM passage_vectors WHERE number = ?)", numbers
+        )
+        removed = db.executemany("DELETE FROM passage_vectors WHERE number = ?", numbers).rowcount if numbers else 0
+        db.executemany("DELETE FROM passages WHERE number = ?", numbers)
+        db.execute(_UNCOUNT, (len(rows), removed, stored.number))
+        return len(rows)
 
 
-def passage(db: sqlite3.Connection, space: str, which: str) -> Passage | None:
-    passages = _read(db, f"{SELECT} WHERE passages.id = ? AND holdings.space = ?", [which, space])
-    return passages[0] if passages else None
-
-
-def unembedded(db: sqlite3.Connection, space: str, archive_id: str, limit: int) -> list[Passage]:
-    store = holding(db, space, archive_id)
-    if store is None or store.passages == store.embedded:
-        return []
-    return _read(db, SELECT + _BARE, [store.first, store.final, max(0, limit)])
-
-
-def count(db: sqlite3.Connection, space: str, archive_id: str) -> tuple[int, int]:
-    """All, and those with vectors."""
-    store = holding(db, space, archive_id)
-    return (0, 0) if store is None else (store.passages, store.embedded)
-
-
-def model(db: sqlite3.Connection, space: str, archive_id: str) -> VectorModel | None:
-    """Whose vectors an archive has; None while it has none."""
-    store = holding(db, space, archive_id)
-    return None if store is None else store.model
-
-
-def _read(db: sqlite3.Connection, question: str, values: Sequence[Value]) -> list[Passage]:
-    return [_read_passage(row)[1] for row in db.execute(question, values).fetchall()]
-
-
-# --- deleting
-
-
-def forget(db: sqlite3.Connection, space: str, archive_id: str, ids: Sequence[str]) -> int:
-    store = holding(db, space, archive_id)
-    if store is None:
-        return 0
-    rows = db.execute(_LOCATED, (listed(dict.fromkeys(ids)), store.number)).fetchall()
-    numbers = [(number,) for number, _, _ in rows]
-    db.executemany(_UNSAID, [(number, text) for number, text, _ in rows])
-    db.executemany(
-        "DELETE FROM passage_tags WHERE tag = ? AND number = ?",
-        [(tag, number) for number, _, tags in rows for tag in _tags.decode(tags)],
-    )
-    db.executemany(
-        "DELETE FROM passage_signs WHERE sign = (SELECT sign FROM passage_vectors WHERE number = ?)", numbers
-    )
-    removed = db.executemany("DELETE FROM passage_vectors WHERE number = ?", numbers).rowcount if numbers else 0
-    db.executemany("DELETE FROM passages WHERE number = ?", numbers)
-    db.execute(
-        """
-        UPDATE holdings SET passages = passages - ?1, embedded = embedded - ?2, removed = removed + ?2 WHERE number = ?3
-        """,
-        (len(rows), removed, store.number),
-    )
-    return len(rows)
-
-
-def purge(db: sqlite3.Connection, space: str, archive_id: str) -> None:
-    """All of an archive. Its number is not given again, so what is still in memory is not mixed up."""
-    store = holding(db, space, archive_id)
-    if store is None:
+def purge(db: sqlite3.Connection, space: str, archive: str) -> None:
+    """Delete all of an archive. Its number is not given again, so what is still in memory is not mixed up."""
+    stored = holding(db, space, archive)
+    if not stored.number:
         return
     for statement in _RANGES:
-        db.execute(statement, (store.first, store.final))
-    db.execute("DELETE FROM holdings WHERE number = ?", (store.number,))
+        db.execute(statement, (stored.first, stored.final))
+    db.execute("DELETE FROM holdings WHERE number = ?", (stored.number,))

@@ -10,7 +10,7 @@ from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from chargehand.memory.archives import Archive, Filter, Hit
+from chargehand.memory.archives import Filter, Hit
 from chargehand.memory.passages import check_question_width
 from chargehand.memory.ranking import (
     BUDGET,
@@ -32,7 +32,6 @@ from chargehand.memory.sqlite_passages import (
     Value,
     by_number,
     conditions,
-    holding,
     listed,
     numbers_within,
 )
@@ -134,8 +133,7 @@ CANDIDATES = 200  # compared exactly: `make bench-memory` says how many of the t
 def search(
     db: sqlite3.Connection,
     open_index: "Callable[[], VectorIndex]",
-    space: str,
-    archives: Sequence[Archive],
+    archives: Sequence[Holding],
     query: str,
     vector: bytes | None,
     within: Filter,
@@ -143,7 +141,7 @@ def search(
 ) -> list[Hit]:
     """`open_index` is called only if there are vectors to compare."""
     limit = min(limit, MAX_HITS)
-    stores = [store for archive in archives if (store := holding(db, space, archive.id)) is not None and store.passages]
+    stores = [archive for archive in archives if archive.passages]
     if limit <= 0 or not stores:
         return []
     if vector is not None and any(store.embedded for store in stores):

@@ -158,10 +158,13 @@ class TurnQuery(Struct, frozen=True):
 
 
 class AttachedRow(Struct, frozen=True):
-    """A grant as it is kept: of an agent itself, or (`via`) of a group it is a member of."""
+    """A grant as it is kept: of an agent itself, or (`via`) of a group it is a member of.
+
+    An agent without a grant of its own has a row without a thing.
+    """
 
     agent: str
-    thing: int
+    thing: int | None
     grant: Grant
     via: str = ""
 
@@ -174,6 +177,8 @@ def grants_that_count(rows: Iterable[AttachedRow]) -> Grants:
     """An agent's own grant, else the widest of its groups. Rows of the agents themselves come first."""
     counting: defaultdict[str, dict[int, AttachedRow]] = defaultdict(dict)
     for row in rows:
+        if row.thing is None:
+            continue
         current = counting[row.agent].get(row.thing)
         if current is None or (current.via and _width(row.grant) > _width(current.grant)):
             counting[row.agent][row.thing] = row
@@ -192,9 +197,9 @@ def all_attached(
     attached: dict[str, list[Attached]] = {}
     for agent in dict.fromkeys(agents):
         if agent in existing:
-            usable = [row for row in grants.get(agent, {}).values() if row.grant.access != "none"]
-            usable.sort(key=lambda row: (bool(row.via), row.thing))
-            attached[agent] = [Attached(things[row.thing], row.grant, row.via) for row in usable]
+            usable = [(thing, row) for thing, row in grants.get(agent, {}).items() if row.grant.access != "none"]
+            usable.sort(key=lambda pair: (bool(pair[1].via), pair[0]))
+            attached[agent] = [Attached(things[thing], row.grant, row.via) for thing, row in usable]
     return attached
 
 

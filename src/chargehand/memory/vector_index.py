@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from chargehand.memory.sqlite_passages import ROOM, Holding, listed
-from chargehand.memory.vectors import NO_SIGNS, Signs, VectorQuery, likeness, unit
+from chargehand.memory.vectors import NO_SIGNS, Signs, VectorQuery, likeness, sign_bits, unit
 
 FORGIVEN = 500  # signs of vectors that are gone: as many more candidates are taken until they are read anew
 MAX_SIGNS = 4_000_000  # signs held in memory: some 200 MB of 384 dimensions
@@ -41,7 +41,8 @@ class VectorIndex:
 
     def query(self, vector: bytes) -> VectorQuery:
         """Invalid for a vector that points nowhere."""
-        return VectorQuery(*unit([vector])[0])
+        units = unit([vector])
+        return VectorQuery(units[0], sign_bits(units)[0])
 
     def nearest(
         self,

@@ -20,8 +20,8 @@ Numbers: TypeAlias = NDArray[numpy.int64]
 ROUGHLY = 10  # times as many are looked at more closely as are wanted in the end
 
 
-def unit(vectors: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-    """Each vector, made to have length one, and its signs. Invalid for one that points nowhere."""
+def unit(vectors: Sequence[bytes]) -> list[bytes]:
+    """Each vector, made to have length one. Invalid for one that points nowhere."""
     if not vectors:
         return []
     matrix = numpy.frombuffer(b"".join(vectors), "<f4").reshape(len(vectors), -1).astype(numpy.float64)
@@ -30,18 +30,18 @@ def unit(vectors: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
     if len(wrong):
         raise Invalid(f"vector {int(wrong[0])} is all zeros or holds a number that is not finite; embed its text again")
     units = (matrix / lengths[:, None]).astype("<f4")
-    return with_signs([vector.tobytes() for vector in units])
+    return [vector.tobytes() for vector in units]
 
 
-def with_signs(units: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-    """Each of these vectors, which have length one, and its signs."""
-    if not units:
+def sign_bits(vectors: Sequence[bytes]) -> list[bytes]:
+    """The signs of each of these vectors: one bit a dimension."""
+    if not vectors:
         return []
-    matrix = numpy.frombuffer(b"".join(units), "<f4").reshape(len(units), -1)
+    matrix = numpy.frombuffer(b"".join(vectors), "<f4").reshape(len(vectors), -1)
     packed = numpy.packbits(matrix > 0, axis=1)
-    bits = numpy.zeros((len(units), 8 * -(-packed.shape[1] // 8)), numpy.uint8)
+    bits = numpy.zeros((len(vectors), 8 * -(-packed.shape[1] // 8)), numpy.uint8)
     bits[:, : packed.shape[1]] = packed
-    return [(vector, signs.tobytes()) for vector, signs in zip(units, bits, strict=True)]
+    return [signs.tobytes() for signs in bits]
 
 
 def likeness(asked: bytes, rows: Sequence[tuple[int, bytes]]) -> dict[int, float]:
