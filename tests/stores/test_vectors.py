@@ -17,10 +17,10 @@ from chargehand.errors import Invalid
 from chargehand.memory import vector_index, vectors
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Inserted, Passage
 from chargehand.memory.passages import VectorModel
+from chargehand.memory.search import search
 from chargehand.memory.space import OpenArchive, Space
 from chargehand.memory.sqlite_catalog import SqliteCatalog, SqliteTables, finish
 from chargehand.memory.sqlite_passages import Holding, SqlitePassages, holding
-from chargehand.memory.sqlite_search import search
 from chargehand.memory.vector_index import VectorIndex
 
 ROOT = Path(__file__).parents[2]
@@ -87,15 +87,7 @@ def found(
 ) -> list[str]:
     return [
         hit.passage.text
-        for hit in search(
-            db=db,
-            open_index=lambda: index,
-            archives=[kept(db)],
-            query="",
-            vector=asked,
-            within=within,
-            limit=limit,
-        )
+        for hit in finish(search(SqliteTables(db, "", lambda: index), [kept(db)], "", asked, within, limit))
     ]
 
 
@@ -210,7 +202,7 @@ def test_when_much_was_deleted_the_signs_are_read_anew(db: sqlite3.Connection, m
     """Those of the dead are the nearest here, and more than are forgiven: they would keep the living out."""
     monkeypatch.setattr(vector_index, "FORGIVEN", 50)
     monkeypatch.setattr("chargehand.memory.sqlite_search.CANDIDATES", 20)
-    monkeypatch.setattr("chargehand.memory.sqlite_search.BY_WORDS", 5)
+    monkeypatch.setattr("chargehand.memory.search.BY_WORDS", 5)
     rng = random.Random(6)
     centre = vector(rng)
     near = put(db, [f"near {at}" for at in range(1_000)], [vector(rng, near=centre, by=0.01) for _ in range(1_000)])
@@ -232,25 +224,20 @@ def test_an_archive_not_asked_for_lately_is_let_go_and_read_again(db: sqlite3.Co
         insert(db, [Passage(f"{one.name} {at}") for at in range(60)], given, archive=one)
     for turn in range(8):
         one = archives[turn % 4]
-        (hit,) = search(
-            db=db,
-            open_index=lambda: index,
-            archives=[holding(db, "", one.id)],
-            query="",
-            vector=given[turn],
-            within=EVERYTHING,
-            limit=1,
+        (hit,) = finish(
+            search(SqliteTables(db, "", lambda: index), [holding(db, "", one.id)], "", given[turn], EVERYTHING, 1)
         )
         assert hit.passage.text == f"{one.name} {turn}"
         assert len(index._loaded) == 1
-    together = search(
-        db=db,
-        open_index=lambda: index,
-        archives=[holding(db, "", one.id) for one in archives],
-        query="",
-        vector=given[3],
-        within=EVERYTHING,
-        limit=4,
+    together = finish(
+        search(
+            SqliteTables(db, "", lambda: index),
+            [holding(db, "", one.id) for one in archives],
+            "",
+            given[3],
+            EVERYTHING,
+            4,
+        )
     )
     assert {hit.passage.text for hit in together} == {f"a{n} 3" for n in range(4)}
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 
 from chargehand.engine.policy import Instant
 from chargehand.errors import Refused
-from chargehand.memory.archives import Filter, Hit
+from chargehand.memory.archives import Filter
 from chargehand.memory.postgres_passages import PostgresPassages, StoredArchive
-from chargehand.memory.postgres_search import build_index_later, search
+from chargehand.memory.postgres_search import PostgresWords, build_index_later, nearest, similarities
 from chargehand.memory.postgres_things import PostgresChanges, PostgresThings, PostgresTurns
 from chargehand.memory.store_catalog import StoreCatalog
 from chargehand.memory.tables import Outcome, Work
@@ -74,7 +74,11 @@ class PostgresTables:
         self.passages = PostgresPassages(db, space)
         self._db = db
 
-    async def search(
-        self, archives: Sequence[StoredArchive], query: str, vector: bytes | None, within: Filter, limit: int
-    ) -> list[Hit]:
-        return await search(self._db, archives, query=query, vector=vector, within=within, limit=limit)
+    def words(self, stored: StoredArchive, within: Filter, *, unembedded: bool = False) -> PostgresWords:
+        return PostgresWords(self._db, stored, within, unembedded=unembedded)
+
+    async def nearest(self, stored: StoredArchive, vector: bytes, within: Filter, count: int) -> dict[int, float]:
+        return await nearest(self._db, stored, vector, within, count)
+
+    async def similarities(self, vector: bytes, numbers: Sequence[int]) -> dict[int, float]:
+        return await similarities(self._db, vector, numbers)

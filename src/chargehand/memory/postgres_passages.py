@@ -332,6 +332,11 @@ class PostgresPassages:
         row = await self._db.fetchrow(question, self._space, which)
         return None if row is None else _read(row)[1]
 
+    async def rows(self, archives: Sequence[StoredArchive], numbers: Sequence[int]) -> dict[int, Passage]:
+        question = f"{_SELECT} WHERE passages.number = ANY($1) AND archive = ANY($2)"
+        rows = await self._db.fetch(question, numbers, [archive.number for archive in archives])
+        return dict(_read(row) for row in rows)
+
     async def unembedded(self, stored: StoredArchive, limit: int) -> list[Passage]:
         if stored.passages == stored.embedded:
             return []
@@ -344,7 +349,7 @@ class PostgresPassages:
         db = self._db
         numbers = [row[0] for row in await db.fetch(_NUMBERS_AFTER, stored.number, after, limit)]
         vectors = {row[0]: row[1] for row in await db.fetch(_VECTORS_OF, numbers)} if stored.embedded else {}
-        passages = await by_number(db, [stored], numbers)
+        passages = await self.rows([stored], numbers)
         records: list[tuple[int, PassageRecord]] = []
         for number in numbers:
             if number in vectors:
@@ -380,13 +385,6 @@ async def _prepare_vectors(db: Connection) -> None:
         )
     await db.execute("SELECT pg_advisory_xact_lock($1)", _VECTORS_LOCK)
     await db.execute(_VECTORS)
-
-
-async def by_number(db: Connection, stores: Sequence[StoredArchive], numbers: Sequence[int]) -> dict[int, Passage]:
-    """The passages with these numbers, as far as they exist in these archives."""
-    question = f"{_SELECT} WHERE passages.number = ANY($1) AND archive = ANY($2)"
-    rows = await db.fetch(question, numbers, [store.number for store in stores])
-    return dict(_read(row) for row in rows)
 
 
 def _read(row: Row) -> tuple[int, Passage]:

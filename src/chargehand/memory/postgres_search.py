@@ -1,4 +1,4 @@
-"""Searching archives in PostgreSQL by meaning and by words. How the two are weighed is decided in `ranking`.
+"""What archives in PostgreSQL are searched by: their words, and their vectors with an index of them.
 
 No text of a user is ever read as query syntax of the word index.
 """
@@ -9,23 +9,9 @@ from math import log
 from msgspec import Struct
 
 from chargehand.engine.policy import Seconds
-from chargehand.memory.archives import Filter, Hit
-from chargehand.memory.passages import check_question_width, unit_vectors
-from chargehand.memory.postgres_passages import Scope, StoredArchive, by_number, floats, scope_of, searchable
-from chargehand.memory.ranking import (
-    BY_WORDS,
-    MAX_HITS,
-    WEIGHED,
-    TermCount,
-    WordMatch,
-    hits_of,
-    most_holders,
-    rank,
-    rare_terms,
-    searched_terms,
-    telling,
-    terms,
-)
+from chargehand.memory.archives import Filter
+from chargehand.memory.postgres_passages import Scope, StoredArchive, floats, scope_of, searchable
+from chargehand.memory.ranking import TermCount, WordMatch
 from chargehand.postgres.client_thread import client_thread
 from chargehand.postgres.database import PostgresDatabase
 from chargehand.postgres.driver import Connection
@@ -88,8 +74,10 @@ class _Term(Struct, frozen=True):
     weight: float
 
 
-class _Words:
+class PostgresWords:
     """The words of one archive, within a filter; `unembedded`: only of passages without vectors."""
+
+    budget = BUDGET
 
     def __init__(self, db: Connection, store: StoredArchive, within: Filter, *, unembedded: bool = False) -> None:
         self._db = db
@@ -98,46 +86,29 @@ class _Words:
         self._without_vector = _WITHOUT_VECTOR if unembedded else ""
         self._terms: dict[str, _Term] = {}
 
-    async def rare(self, words: Sequence[str], limit: int) -> dict[int, WordMatch]:
-        """Passages with any of these terms, but for terms that many passages have."""
-        counted = await self._count_terms(words, most_holders(self._store.passages) + 1)
-        chosen = rare_terms(counted, self._store.passages)
-        return await self._find(chosen, " | ", limit) if chosen else {}
-
-    async def any(self, words: Sequence[str], limit: int) -> dict[int, WordMatch]:
-        """Passages with any of these terms, the rarest first; common ones only if the others find too little."""
-        chosen, cheap = searched_terms(await self._count_terms(words, BUDGET + 1), BUDGET)
-        if not chosen:
-            return {}
-        matches = await (self._find(cheap, " | ", limit) if cheap else self._find(chosen, " & ", limit))
-        if len(matches) < limit and len(cheap) < len(chosen):
-            matches |= await self._find(chosen, " | ", limit)
-        return matches
-
-    async def _count_terms(self, words: Sequence[str], most: int) -> list[TermCount]:
-        """Terms, each with the number of passages that have it."""
-        counted_terms = words[:WEIGHED]
-        if not counted_terms:
+    async def count(self, terms: Sequence[str], most: int) -> list[TermCount]:
+        if not terms:
             return []
         whole = scope_of(self._store.number)
-        rows = await self._db.fetch(_COUNT, whole.words, [searchable(term) for term in counted_terms], most)
+        rows = await self._db.fetch(_COUNT, whole.words, [searchable(term) for term in terms], most)
         counted: list[TermCount] = []
-        for term, (query, count) in zip(counted_terms, rows, strict=True):
+        for term, (query, count) in zip(terms, rows, strict=True):
             self._terms[term] = _Term(query, log(1 + (self._store.passages + 0.5) / (count + 0.5)))
             counted.append(TermCount(term, count))
         return counted
 
-    async def _find(self, chosen: Sequence[str], joint: str, limit: int) -> dict[int, WordMatch]:
-        chosen_terms = [self._terms[term] for term in chosen]
-        words = f"{self._scope.words} & ({joint.join(f'({term.query})' for term in chosen_terms)})"
-        scope = Scope(words, self._scope.start, self._scope.end)
+    async def find(self, terms: Sequence[str], limit: int, *, together: bool = False) -> dict[int, WordMatch]:
+        chosen_terms = [self._terms[term] for term in terms]
         queries = [term.query for term in chosen_terms]
+        joint = " & " if together else " | "
+        words = f"{self._scope.words} & ({joint.join(f'({query})' for query in queries)})"
+        scope = Scope(words, self._scope.start, self._scope.end)
         weights = [term.weight for term in chosen_terms]
         statement = _FIND.format(tests=scope.tests(1), bare=self._without_vector)
         rows = await self._db.fetch(statement, *scope.values, queries, weights, limit, BUDGET)
         matches: dict[int, WordMatch] = {}
         for number, score, places in rows:
-            matched = tuple(term for place, term in enumerate(chosen, 1) if place in places)
+            matched = tuple(term for place, term in enumerate(terms, 1) if place in places)
             matches[number] = WordMatch(score, matched)
         return matches
 
@@ -145,30 +116,27 @@ class _Words:
 # --- by meaning
 
 
-async def _similarities(db: Connection, question: Sequence[float], numbers: Sequence[int]) -> dict[int, float]:
+async def similarities(db: Connection, vector: bytes, numbers: Sequence[int]) -> dict[int, float]:
     """The similarity of each of these passages; those without a vector are left out."""
     if not numbers:
         return {}
-    return {number: alike for number, alike in await db.fetch(_SIMILARITY, question, numbers)}  # noqa: C416 - no pairs
+    rows = await db.fetch(_SIMILARITY, floats(vector), numbers)
+    return {number: alike for number, alike in rows}  # noqa: C416 - a row is no pair
 
 
-async def _nearest(
-    db: Connection, store: StoredArchive, question: Sequence[float], within: Filter, enough: int
-) -> dict[int, float]:
+async def nearest(db: Connection, store: StoredArchive, vector: bytes, within: Filter, count: int) -> dict[int, float]:
     """The nearest passages and how alike they are.
 
     How far the index looks is a setting of every connection (`hnsw.ef_search`, `hnsw.iterative_scan`).
     """
-    if not store.embedded:
-        return {}
     scope = scope_of(store.number, within)
     tests = scope.tests(4)
-    values = (question, store.number, enough, *(scope.values if within else ()))
+    values = (floats(vector), store.number, count, *(scope.values if within else ()))
     rows = []
     if await _is_indexed(db, store, scope if within else None):
         looked_up = _LOOKED_UP.format(tests=tests) if within else ""
         rows = await db.fetch(_NEAREST_INDEXED.format(width=store.width, filter=looked_up), *values)
-    if len(rows) < enough:  # the index stops looking where few vectors are of this archive
+    if len(rows) < count:  # the index stops looking where few vectors are of this archive
         joined = _JOINED.format(tests=tests) if within else ""
         rows = await db.fetch(_NEAREST.format(filter=joined), *values)
     return {number: alike for number, alike in rows}  # noqa: C416 - as above
@@ -235,42 +203,3 @@ def _index_name(width: int) -> str:
 async def _has_index(db: Connection, width: int) -> bool:
     """Whether the index of a width is there, and finished."""
     return bool(await db.fetchval(_HAS_INDEX, f"chargehand.{_index_name(width)}"))
-
-
-# --- both
-
-
-async def search(
-    db: Connection, stores: Sequence[StoredArchive], query: str, vector: bytes | None, within: Filter, limit: int
-) -> list[Hit]:
-    limit = min(limit, MAX_HITS)
-    stores = [store for store in stores if store.passages]
-    if limit <= 0 or not stores:
-        return []
-    meaning: dict[int, float] = {}
-    words: dict[int, WordMatch] = {}
-    if vector is not None and any(store.embedded for store in stores):
-        for store in stores:
-            check_question_width(store.archive, vector, store.model)
-        question = floats(unit_vectors([vector])[0])
-        for store in stores:
-            words |= await _by_words(db, store, query, within, max(limit, BY_WORDS))
-            meaning |= await _nearest(db, store, question, within, max(limit, BY_WORDS))
-        meaning |= await _similarities(db, question, [number for number in words if number not in meaning])
-    else:
-        for store in stores:
-            words |= await _Words(db, store, within).any(terms(query), limit)
-    ranked = rank(meaning, words, limit)
-    return hits_of(ranked, meaning, await by_number(db, stores, [place.number for place in ranked]))
-
-
-async def _by_words(
-    db: Connection, store: StoredArchive, query: str, within: Filter, enough: int
-) -> dict[int, WordMatch]:
-    """Passages that hold what a question names; and those without a vector that hold any word of it."""
-    named_terms = telling(query)
-    words: dict[int, WordMatch] = {}
-    if store.embedded < store.passages:
-        unembedded = await _Words(db, store, within, unembedded=True).any(terms(query), enough)
-        words = {number: match.only(named_terms) for number, match in unembedded.items()}
-    return words | await _Words(db, store, within).rare(named_terms, enough)

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chargehand.engine.policy import Instant, Seconds
-from chargehand.memory.archives import Filter, Hit
-from chargehand.memory.passages import no_numpy
+from chargehand.memory.archives import Filter
 from chargehand.memory.sqlite_passages import Holding, SqlitePassages
-from chargehand.memory.sqlite_search import search
+from chargehand.memory.sqlite_search import SqliteWords, nearest
 from chargehand.memory.sqlite_things import SqliteChanges, SqliteThings, SqliteTurns
 from chargehand.memory.store_catalog import StoreCatalog
 from chargehand.memory.tables import Outcome, Work
@@ -63,10 +62,8 @@ class SqliteStore:
 
     @cached_property
     def _index(self) -> "VectorIndex":
-        try:
-            from chargehand.memory.vector_index import VectorIndex  # noqa: PLC0415 - numpy is needed for vectors only
-        except ImportError as error:
-            raise no_numpy() from error
+        from chargehand.memory.vector_index import VectorIndex  # noqa: PLC0415 - numpy is needed for vectors only
+
         return VectorIndex()
 
     async def read(self, space: str, work: Work[Holding, Outcome]) -> Outcome:
@@ -111,18 +108,14 @@ class SqliteTables:
         self._db = db
         self._open_index = open_index
 
-    async def search(
-        self, archives: Sequence[Holding], query: str, vector: bytes | None, within: Filter, limit: int
-    ) -> list[Hit]:
-        return search(
-            db=self._db,
-            open_index=self._open_index,
-            archives=archives,
-            query=query,
-            vector=vector,
-            within=within,
-            limit=limit,
-        )
+    def words(self, stored: Holding, within: Filter, *, unembedded: bool = False) -> SqliteWords:
+        return SqliteWords(self._db, stored, within, unembedded=unembedded)
+
+    async def nearest(self, stored: Holding, vector: bytes, within: Filter, count: int) -> dict[int, float]:
+        return nearest(self._db, self._open_index(), stored, vector, within, count)
+
+    async def similarities(self, vector: bytes, numbers: Sequence[int]) -> dict[int, float]:
+        return self._open_index().exact(self._db, vector, numbers)
 
 
 def finish(work: Coroutine[object, object, Outcome]) -> Outcome:

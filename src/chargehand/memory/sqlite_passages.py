@@ -364,6 +364,9 @@ class SqlitePassages:
         passages = self._read(f"{SELECT} WHERE passages.id = ? AND holdings.space = ?", [which, self._space])
         return passages[0] if passages else None
 
+    async def rows(self, archives: Sequence[Holding], numbers: Sequence[int]) -> dict[int, Passage]:  # noqa: ARG002 - a number is of one archive
+        return by_number(self._db, numbers)
+
     async def unembedded(self, stored: Holding, limit: int) -> list[Passage]:
         if stored.passages == stored.embedded:
             return []

@@ -25,6 +25,7 @@ from chargehand.memory.catalog import (
 from chargehand.memory.conversations import Role, Turn
 from chargehand.memory.edits import check_text
 from chargehand.memory.passages import check_question_model
+from chargehand.memory.search import search
 from chargehand.memory.space import OpenArchive, Space
 from chargehand.memory.tables import Outcome, Store, Stored
 from chargehand.memory.things import (
@@ -194,7 +195,7 @@ class StoreCatalog(Generic[Stored]):
                 if vector is not None:
                     check_question_model(archive.archive, handle, archive.stored.model)
             stored = [archive.stored for archive in opened]
-            return await space.tables.search(stored, query, vector, within, limit)
+            return await search(space.tables, stored, query, vector, within, limit)
 
         return await self._ask(work)
 

@@ -10,11 +10,12 @@ from typing import Protocol, TypeAlias, TypeVar
 from msgspec import Struct
 
 from chargehand.engine.policy import Instant
-from chargehand.memory.archives import Filter, Hit, Inserted, Passage
+from chargehand.memory.archives import Filter, Inserted, Passage
 from chargehand.memory.blocks import Change, Grant
 from chargehand.memory.catalog import ChangeRecord, GrantRecord, Order, PassageRecord, Thing
 from chargehand.memory.conversations import Turn
 from chargehand.memory.passages import VectorModel
+from chargehand.memory.ranking import TermCount, WordMatch
 from chargehand.memory.things import AttachedRow, ThingQuery, TurnQuery
 
 Outcome = TypeVar("Outcome")
@@ -207,9 +208,30 @@ class PassageTable(Protocol[Stored]):
 
     async def get(self, which: str) -> Passage | None: ...
 
+    async def rows(self, archives: Sequence[Stored], numbers: Sequence[int]) -> dict[int, Passage]:
+        """By number, those that are there."""
+        ...
+
     async def unembedded(self, stored: Stored, limit: int) -> list[Passage]: ...
 
     async def records(self, stored: Stored, after: int, limit: int) -> list[tuple[int, PassageRecord]]: ...
+
+
+class WordIndex(Protocol):
+    """The words of one archive, within a filter."""
+
+    @property
+    def budget(self) -> int:
+        """Passages whose match by words is scored in good time."""
+        ...
+
+    async def count(self, terms: Sequence[str], most: int) -> list[TermCount]:
+        """How many passages of the archive hold each term, filter or not; none is counted further than `most`."""
+        ...
+
+    async def find(self, terms: Sequence[str], limit: int, *, together: bool = False) -> dict[int, WordMatch]:
+        """The best passages with any of these terms, which were counted before; `together`: with all of them."""
+        ...
 
 
 class Tables(Protocol[Stored]):
@@ -224,9 +246,17 @@ class Tables(Protocol[Stored]):
     @property
     def passages(self) -> PassageTable[Stored]: ...
 
-    async def search(
-        self, archives: Sequence[Stored], query: str, vector: bytes | None, within: Filter, limit: int
-    ) -> list[Hit]: ...
+    def words(self, stored: Stored, within: Filter, *, unembedded: bool = False) -> WordIndex:
+        """The words of an archive, within a filter; `unembedded`: only of passages without vectors."""
+        ...
+
+    async def nearest(self, stored: Stored, vector: bytes, within: Filter, count: int) -> dict[int, float]:
+        """The nearest passages of an archive that has vectors, and how alike they are."""
+        ...
+
+    async def similarities(self, vector: bytes, numbers: Sequence[int]) -> dict[int, float]:
+        """How alike each of these passages is; those without a vector are left out."""
+        ...
 
 
 Work: TypeAlias = Callable[[Tables[Stored]], Coroutine[object, object, Outcome]]

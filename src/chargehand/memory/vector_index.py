@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from chargehand.memory.sqlite_passages import ROOM, Holding, listed
-from chargehand.memory.vectors import NO_SIGNS, Signs, VectorQuery, likeness, sign_bits, unit
+from chargehand.memory.vectors import NO_SIGNS, Signs, VectorQuery, likeness, sign_bits
 
 FORGIVEN = 500  # signs of vectors that are gone: as many more candidates are taken until they are read anew
 MAX_SIGNS = 4_000_000  # signs held in memory: some 200 MB of 384 dimensions
@@ -40,9 +40,8 @@ class VectorIndex:
         self._lock = threading.Lock()
 
     def query(self, vector: bytes) -> VectorQuery:
-        """Invalid for a vector that points nowhere."""
-        units = unit([vector])
-        return VectorQuery(units[0], sign_bits(units)[0])
+        """Of a vector of length one."""
+        return VectorQuery(vector, sign_bits([vector])[0])
 
     def nearest(
         self,
@@ -57,11 +56,11 @@ class VectorIndex:
             loaded = self._current(db, holding)
             signs = loaded.signs
             spare = max(0, holding.removed - loaded.removed)
-        return self.exact(db, question, signs.nearest(question, count + spare, among))
+        return self.exact(db, question.vector, signs.nearest(question, count + spare, among))
 
-    def exact(self, db: sqlite3.Connection, question: VectorQuery, numbers: Sequence[int]) -> dict[int, float]:
+    def exact(self, db: sqlite3.Connection, vector: bytes, numbers: Sequence[int]) -> dict[int, float]:
         """How alike each of these is; those without a vector are left out."""
-        return likeness(question.vector, db.execute(_EXACT, (listed(numbers),)).fetchall())
+        return likeness(vector, db.execute(_EXACT, (listed(numbers),)).fetchall())
 
     def _current(self, db: sqlite3.Connection, holding: Holding) -> _Loaded:
         loaded = self._loaded.get(holding.number)
