@@ -92,8 +92,8 @@ class Process:
         self.log = log
         self.port = port
         self.is_frozen = False
-        self.thaws: list[float] = []
-        """When it was let go on after it had been frozen."""
+        self.returns: list[float] = []
+        """When it was let go on after it had been frozen, or its network was back."""
         self._command = command
         self._environment = environment
         with log.open("ab") as file:
@@ -110,7 +110,7 @@ class Process:
     def start_again(self) -> "Process":
         """Another process with the same command."""
         process = Process(self.name, self._command, self._environment, self.log, self.port)
-        process.thaws = self.thaws
+        process.returns = self.returns
         return process
 
     @property
@@ -157,9 +157,13 @@ class Process:
         self.send(signal.SIGSTOP)
         self.is_frozen = True
 
+    def note_return(self) -> None:
+        """From now on it goes on, and does not know yet that another has taken its runs."""
+        self.returns.append(time.time())
+
     def thaw(self) -> None:
         if self.is_frozen:
-            self.thaws.append(time.time())
+            self.note_return()
         self.send(signal.SIGCONT)
         self.is_frozen = False
 
@@ -306,8 +310,8 @@ class Cluster:
 
     def verdict(self) -> Verdict:
         """What the journal and the log of calls say of all runs so far."""
-        thaws = {process.name: process.thaws for process in (*self.servers, *self.workers)}
-        return judge(self.store, self.superuser, self.calls(), self.acknowledged, thaws)
+        returns = {process.name: process.returns for process in (*self.servers, *self.workers)}
+        return judge(self.store, self.superuser, self.calls(), self.acknowledged, returns)
 
     def driver_of(self, run: str) -> Process | None:
         """The process that drives a run, by the store."""

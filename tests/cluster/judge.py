@@ -17,8 +17,8 @@ from tests.cluster.outside import Call
 
 _RECORDED = re.compile(rb"errand (\S+) part p(\d+) turn t(\d+)")
 _CALLS = ("model", "tool")
-_AFTER_THAW = 5.0
-"""Within so many seconds a process that was let go on has noticed that it was replaced: its next write is refused."""
+_AFTER_RETURN = 5.0
+"""Within so many seconds a process that came back has noticed that it was replaced: its next write is refused."""
 _EPOCHS_GO_BACK = """
     SELECT run, seq FROM (
         SELECT run, seq, epoch, lag(epoch) OVER (PARTITION BY run ORDER BY seq) AS before FROM chargehand.entries
@@ -43,8 +43,9 @@ class Verdict(Struct):
     """Calls that ended."""
     in_flight: int = 0
     """Calls that were made again, which is right: their result was not recorded when the repetition began."""
-    after_thaw: int = 0
-    """Calls that a process began when it was let go on, before it noticed that another had taken its runs."""
+    after_return: int = 0
+    """Calls that a process began when it was let go on, or had its network back, before it noticed that another had its
+    runs. Only calls that cost nothing and change nothing are begun before the journal agrees."""
     takeovers: int = 0
     repeated: list[str] = field(default_factory=list[str])
     """Calls that began after their result had been recorded."""
@@ -70,8 +71,8 @@ class Verdict(Struct):
     def __str__(self) -> str:
         again = self.in_flight / max(1, self.calls)
         counts = f"{self.runs} runs, {self.takeovers} takeovers, {self.calls} calls, {self.in_flight} in flight"
-        thawed = f", {self.after_thaw} of them by a thawed process" if self.after_thaw else ""
-        return f"{counts} made again ({again:.1%}){thawed}, {len(self.problems)} problems"
+        late = f", {self.after_return} of them by a process that came back" if self.after_return else ""
+        return f"{counts} made again ({again:.1%}){late}, {len(self.problems)} problems"
 
 
 def judge(
@@ -79,12 +80,12 @@ def judge(
     superuser: str,
     calls: Sequence[Call],
     acknowledged: Mapping[str, int],
-    thaws: Mapping[str, Sequence[float]],
+    returns: Mapping[str, Sequence[float]],
 ) -> Verdict:
     """`acknowledged` are runs that a server accepted, with the number of their tasks.
 
-    `superuser` is a URL of the same database for a role that sees the rows of every tenant. `thaws` are the moments at
-    which processes that had been frozen were let go on, by name.
+    `superuser` is a URL of the same database for a role that sees the rows of every tenant. `returns` are the
+    moments at which processes that had been frozen or cut off were let go on, by name.
     """
     verdict = Verdict(runs=len(acknowledged), calls=sum(call.phase == "end" for call in calls))
     recorded: dict[Key, float] = {}
@@ -97,7 +98,7 @@ def judge(
         if run in acknowledged:
             _check_end(run, state, acknowledged[run], verdict)
     verdict.lost += [f"{run} is not in the journal" for run in acknowledged if run not in names]
-    _compare_calls(calls, recorded, thaws, verdict)
+    _compare_calls(calls, recorded, returns, verdict)
     verdict.epochs_go_back = epochs_that_go_back(superuser)
     return verdict
 
@@ -148,7 +149,7 @@ def _check_end(run: str, state: RunState, tasks: int, verdict: Verdict) -> None:
 
 
 def _compare_calls(
-    calls: Sequence[Call], recorded: Mapping[Key, float], thaws: Mapping[str, Sequence[float]], verdict: Verdict
+    calls: Sequence[Call], recorded: Mapping[Key, float], returns: Mapping[str, Sequence[float]], verdict: Verdict
 ) -> None:
     begun: Counter[Key] = Counter()
     for call in calls:
@@ -158,8 +159,8 @@ def _compare_calls(
         begun[key] += 1
         if key not in recorded or call.at <= recorded[key]:
             continue
-        if any(0 <= call.at - thaw < _AFTER_THAW for thaw in thaws.get(call.process, ())):
-            verdict.after_thaw += 1
+        if any(0 <= call.at - back < _AFTER_RETURN for back in returns.get(call.process, ())):
+            verdict.after_return += 1
         else:
             verdict.repeated.append(f"{key}: recorded {call.at - recorded[key]:.2f} s before, now by {call.process}")
     verdict.in_flight = sum(times - 1 for times in begun.values())

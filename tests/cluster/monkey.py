@@ -19,6 +19,8 @@ from tests.cluster.proxy import TcpProxy
 _SHOWN = 20
 _REPLY = 3_000
 """Milliseconds of a reply: 1,000 runs take ten minutes, so that enough happens to them."""
+_CUT_FROM_STORE, _CUT_FROM_ENGINE = 1, 2
+"""Which workers reach PostgreSQL and Temporal through a network that can be cut."""
 
 
 class Monkey:
@@ -88,12 +90,12 @@ class Monkey:
         self.made.postgres.start()
 
     def cut_store(self) -> None:
-        self._cut(self._store_network)
+        self._cut(self._store_network, self.made.workers[_CUT_FROM_STORE])
 
     def cut_engine(self) -> None:
-        self._cut(self._engine_network)
+        self._cut(self._engine_network, self.made.workers[_CUT_FROM_ENGINE])
 
-    def _cut(self, network: TcpProxy) -> None:
+    def _cut(self, network: TcpProxy, worker: Process) -> None:
         kind = self._chance.choice(("both", "there", "back", "reset"))
         if kind == "reset":
             network.reset()
@@ -101,6 +103,7 @@ class Monkey:
         network.lose(kind)
         self._wait(1, 6 * self.made.heartbeat)
         network.heal()
+        worker.note_return()
 
     def _worker(self) -> Process:
         return self._chance.choice(self.made.workers)

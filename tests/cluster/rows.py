@@ -226,6 +226,7 @@ def _cut_off(
         trials.note(f"ended, {kind}", time.time() - at)
     finally:
         heal()
+        worker.note_return()
 
 
 def worker_unplugged(made: Cluster, trials: Trials, _chance: random.Random) -> None:
@@ -342,7 +343,7 @@ def play(name: str, times: int, seed: int, until: float) -> Trials:
 
 
 def _start(made: Cluster, name: str) -> None:
-    milliseconds = {"cancelled": 60_000, "far_cancelled": 60_000, "worker_drained": 3_000}.get(name, 200)
+    milliseconds = {"cancelled": 60_000, "far_cancelled": 60_000, "worker_drained": 6_000}.get(name, 200)
     made.write_team(milliseconds=milliseconds, queue="far" if name.startswith("far") else "")
     if name == "far_driver_killed":
         made.start(servers=1, workers=0)

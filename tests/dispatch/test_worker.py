@@ -18,7 +18,13 @@ from tests.server.running import running, settings_in
 from tests.temporal import TemporalServer
 
 SECRET = "hush-1f7c0b2e9d"
-_TEAM = 'version: 1\nname: errands\nsupervisor: {combine: none}\nworkers:\n  runner: {description: runs, call: "work:tell"}\n'
+_TEAM = """\
+version: 1
+name: errands
+supervisor: {combine: none}
+workers:
+  runner: {description: runs, call: "work:tell"}
+"""
 _WORK = f"""
 async def tell(assignment, context):
     return "it is {SECRET}"
