@@ -118,14 +118,70 @@ def message_row(log: MessageLog, message: LettaMessage, clean: Callable[[bytes],
     )
 
 
-def is_from_end_of_runs(page: ListPage) -> bool:
-    """Whether a page of runs is read from its end: those nearest to `before`."""
-    return bool(page.before) and not page.after
+class Listing(Struct, frozen=True):
+    """Which rows are listed: those whose columns have one of these values, as far as a page goes."""
+
+    tests: Sequence[tuple[str, Sequence[str]]]
+    page: ListPage
+    is_descending: bool
+    """The newest come first."""
+    is_from_end: bool
+    """The page is read from the end of the list, in the other direction."""
+
+    @property
+    def cursors(self) -> list[tuple[str, str]]:
+        """How the place of a row compares with that of an id."""
+        signs = "<>" if self.is_descending else "><"
+        ids = (self.page.after, self.page.before)
+        return [(sign, which) for sign, which in zip(signs, ids, strict=True) if which]
+
+    @property
+    def direction(self) -> str:
+        return "DESC" if self.is_descending != self.is_from_end else "ASC"
+
+    def in_order(self, bodies: list[bytes]) -> list[bytes]:
+        """What was read in this direction, as it is shown."""
+        return bodies[::-1] if self.is_from_end else bodies
 
 
-def is_from_end_of_messages(page: ListPage) -> bool:
-    """Whether a page of messages is read from its end."""
-    return not page.after and (bool(page.before) or page.order == "desc")
+def list_runs(wanted: IndexedRunFilter, page: ListPage) -> Listing:
+    tests = [
+        ("agent", wanted.agents),
+        ("status", wanted.statuses),
+        ("status", ("created", "running") if wanted.is_active else ()),
+        ("stop", _only(wanted.stop)),
+        ("conversation", _conversations(wanted.conversation)),
+    ]
+    return Listing(
+        tests=[(column, values) for column, values in tests if values],
+        page=page,
+        is_descending=page.order == "desc",
+        is_from_end=bool(page.before) and not page.after,
+    )
+
+
+def list_messages(wanted: MessageFilter, page: ListPage) -> Listing:
+    tests = [
+        ("agent", _only(wanted.agent)),
+        ("conversation", _conversations(wanted.conversation)),
+        ("run", _only(wanted.run)),
+        ("type", wanted.types),
+    ]
+    return Listing(
+        tests=[(column, values) for column, values in tests if values],
+        page=page,
+        is_descending=False,
+        is_from_end=not page.after and (bool(page.before) or page.order == "desc"),
+    )
+
+
+def _only(value: str) -> Sequence[str]:
+    return (value,) if value else ()
+
+
+def _conversations(conversation: str) -> Sequence[str]:
+    """What is written as the conversation of a row: nothing for an agent's own."""
+    return ("",) if conversation == OWN_CONVERSATION else _only(conversation)
 
 
 class Index(Protocol):

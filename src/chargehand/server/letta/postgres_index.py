@@ -2,27 +2,23 @@
 
 from collections.abc import Callable, Sequence
 
-import msgspec
-from msgspec import Struct, field
-
 from chargehand.postgres.database import PostgresDatabase, open_database
 from chargehand.postgres.driver import Connection, Row
 from chargehand.server.letta.index import (
-    OWN_CONVERSATION,
     IndexedRun,
     IndexedRunFilter,
+    Listing,
     ListPage,
     MessageFilter,
     SavedLog,
-    is_from_end_of_messages,
-    is_from_end_of_runs,
     is_indexed,
+    list_messages,
+    list_runs,
     message_row,
     run_row,
 )
 from chargehand.store_url import PostgresUrl
 
-_ENCODER = msgspec.json.Encoder()
 # the index can be rebuilt from the journal, so a commit need not wait for the disk
 _NO_WAIT = "SELECT set_config('synchronous_commit', 'off', true)"
 _RUN = """
@@ -39,38 +35,10 @@ _LATEST = """
     SELECT name FROM letta_runs WHERE tenant = current_tenant() AND id = name
         AND (conversation = $1 OR (conversation = '' AND agent = $1)) ORDER BY created DESC, number DESC LIMIT 1
 """
+_RUN_OF = "SELECT name, body FROM letta_runs WHERE tenant = current_tenant() AND id = $1 AND agent <> ''"
 _WAITING = "FROM letta_runs WHERE tenant = current_tenant() AND open AND stop = 'requires_approval' AND agent <> ''"
 _ENDED = "SELECT name FROM letta_runs WHERE tenant = current_tenant() GROUP BY name HAVING NOT bool_or(open)"
 _FORGET = "DELETE FROM letta_messages WHERE tenant = current_tenant() AND agent = $1"
-
-
-class _PostgresConditions(Struct):
-    """Conditions of a listing: tests in SQL, and the values that clients sent. An empty value adds no condition."""
-
-    tests: list[str] = field(default_factory=lambda: ["tenant = current_tenant()"])
-    values: list[str | list[str]] = field(default_factory=list[str | list[str]])
-
-    def add(self, test: str, value: str | list[str]) -> None:
-        """`{}` in the test stands for the value."""
-        self.values.append(value)
-        self.tests.append(test.format(f"${len(self.values)}"))
-
-    def equal(self, column: str, value: str) -> None:
-        if value:
-            self.add(f"{column} = {{}}", value)
-
-    def among(self, column: str, values: Sequence[str]) -> None:
-        if values:
-            self.add(f"{column} = ANY({{}})", list(values))
-
-    def in_conversation(self, conversation: str) -> None:
-        if conversation:
-            self.add("conversation = {}", "" if conversation == OWN_CONVERSATION else conversation)
-
-    @property
-    def has_nul(self) -> bool:
-        """Whether nothing can be found, because no text here has a NUL character."""
-        return any("\0" in "".join(value) for value in self.values)
 
 
 class PostgresIndex:
@@ -122,26 +90,12 @@ class PostgresIndex:
     # --- runs
 
     async def runs(self, wanted: IndexedRunFilter, page: ListPage) -> list[bytes]:
-        conditions = _PostgresConditions()
-        conditions.tests.append("agent <> ''")
-        conditions.among("agent", wanted.agents)
-        conditions.among("status", wanted.statuses)
-        conditions.equal("stop", wanted.stop)
-        conditions.in_conversation(wanted.conversation)
-        if wanted.is_active:
-            conditions.among("status", ("created", "running"))
-        return await self._page(
-            "letta_runs",
-            conditions,
-            page,
-            is_descending=page.order == "desc",
-            is_from_end=is_from_end_of_runs(page),
-        )
+        return await self._list("letta_runs", "agent <> ''", list_runs(wanted, page))
 
     async def run(self, run: str) -> IndexedRun | None:
-        conditions = _PostgresConditions()
-        conditions.add("id = {} AND agent <> ''", run)
-        rows = await self._select("name, body FROM letta_runs", conditions)
+        if "\0" in run:
+            return None
+        rows = await self._query(_RUN_OF, run)
         return IndexedRun(*rows[0]) if rows else None
 
     async def waiting_run(self, lane: str) -> str:
@@ -162,31 +116,22 @@ class PostgresIndex:
     # --- messages
 
     async def messages(self, wanted: MessageFilter, page: ListPage) -> list[bytes]:
-        conditions = _PostgresConditions()
-        conditions.equal("agent", wanted.agent)
-        conditions.in_conversation(wanted.conversation)
-        conditions.equal("run", wanted.run)
-        conditions.among("type", wanted.types)
-        return await self._page(
-            "letta_messages", conditions, page, is_descending=False, is_from_end=is_from_end_of_messages(page)
-        )
+        return await self._list("letta_messages", "true", list_messages(wanted, page))
 
-    async def _page(
-        self, table: str, conditions: _PostgresConditions, page: ListPage, *, is_descending: bool, is_from_end: bool
-    ) -> list[bytes]:
-        """The bodies of a page; `table` and the tests are ours, never a client's."""
-        signs = "<>" if is_descending else "><"
-        for cursor, sign in zip((page.after, page.before), signs, strict=True):
-            if cursor:
-                place = f"SELECT created, number FROM {table} WHERE tenant = current_tenant() AND id = {{}}"  # noqa: S608 - as below
-                conditions.add(f"(created, number) {sign} ({place})", cursor)
-        direction = "DESC" if is_descending != is_from_end else "ASC"
-        order = f"ORDER BY created {direction}, number {direction} LIMIT {page.limit:d}"
-        bodies = [row[0] for row in await self._select(f"body FROM {table}", conditions, order)]
-        return bodies[::-1] if is_from_end else bodies
-
-    async def _select(self, columns: str, conditions: _PostgresConditions, order: str = "") -> list[Row]:
-        if conditions.has_nul:
+    async def _list(self, table: str, test: str, listing: Listing) -> list[bytes]:
+        """The bodies of a page; names of tables and columns are ours, never a client's."""
+        tests = ["tenant = current_tenant()", test]
+        values: list[str | list[str]] = []
+        for column, wanted in listing.tests:
+            is_single = len(wanted) == 1  # only then does an index give the order
+            values.append(wanted[0] if is_single else list(wanted))
+            tests.append(f"{column} = ${len(values)}" if is_single else f"{column} = ANY(${len(values)})")
+        for sign, which in listing.cursors:
+            values.append(which)
+            place = f"SELECT created, number FROM {table} WHERE tenant = current_tenant() AND id = ${len(values)}"  # noqa: S608 - as below
+            tests.append(f"(created, number) {sign} ({place})")
+        if any("\0" in "".join(value) for value in values):  # no text here has a NUL character
             return []
-        query = f"SELECT {columns} WHERE {' AND '.join(conditions.tests)} {order}"
-        return await self._query(query, *conditions.values)
+        order = f"ORDER BY created {listing.direction}, number {listing.direction} LIMIT {listing.page.limit:d}"
+        query = f"SELECT body FROM {table} WHERE {' AND '.join(tests)} {order}"  # noqa: S608 - every piece is ours
+        return listing.in_order([row[0] for row in await self._query(query, *values)])

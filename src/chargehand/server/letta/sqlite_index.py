@@ -5,19 +5,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import msgspec
-from msgspec import Struct, field
-
 from chargehand.server.letta.index import (
-    OWN_CONVERSATION,
     IndexedRun,
     IndexedRunFilter,
+    Listing,
     ListPage,
     MessageFilter,
     SavedLog,
-    is_from_end_of_messages,
-    is_from_end_of_runs,
     is_indexed,
+    list_messages,
+    list_runs,
     message_row,
     run_row,
 )
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
 _Value: TypeAlias = str | float
 _FILE = FileKind(0x43686754, (("letta-1.sql",),), "index of agents' runs")
 _PATIENCE = 5.0
-_ENCODER = msgspec.json.Encoder()
 _RUN = """
     INSERT INTO runs (id, name, agent, conversation, created, status, stop, open, background, body)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -47,30 +43,6 @@ _LATEST = """
         AND (conversation = ?1 OR (conversation = '' AND agent = ?1)) ORDER BY created DESC, number DESC LIMIT 1
 """
 _WAITING = "FROM runs WHERE open = 1 AND stop = 'requires_approval' AND agent <> ''"
-
-
-class _Conditions(Struct):
-    """What listed rows must be like: tests in SQL, and the values that clients sent. An empty value asks nothing."""
-
-    tests: list[str] = field(default_factory=list[str])
-    values: list[_Value] = field(default_factory=list[_Value])
-
-    def add(self, test: str, value: _Value) -> None:
-        self.tests.append(test)
-        self.values.append(value)
-
-    def equal(self, column: str, value: str) -> None:
-        if value:
-            self.add(f"{column} = ?", value)
-
-    def among(self, column: str, values: Sequence[str]) -> None:
-        if values:
-            self.tests.append(f"{column} IN ({', '.join('?' * len(values))})")
-            self.values += values
-
-    def in_conversation(self, conversation: str) -> None:
-        if conversation:
-            self.add("conversation = ?", "" if conversation == OWN_CONVERSATION else conversation)
 
 
 class SqliteIndex:
@@ -128,16 +100,7 @@ class SqliteIndex:
     # --- runs
 
     async def runs(self, wanted: IndexedRunFilter, page: ListPage) -> list[bytes]:
-        conditions = _Conditions(["agent <> ''"])
-        conditions.among("agent", wanted.agents)
-        conditions.among("status", wanted.statuses)
-        conditions.equal("stop", wanted.stop)
-        conditions.in_conversation(wanted.conversation)
-        if wanted.is_active:
-            conditions.among("status", ("created", "running"))
-        is_descending = page.order == "desc"
-        is_from_end = is_from_end_of_runs(page)
-        return await self._page("runs", conditions, page, is_descending=is_descending, is_from_end=is_from_end)
+        return await self._list("runs", "agent <> ''", list_runs(wanted, page))
 
     async def run(self, run: str) -> IndexedRun | None:
         rows = await self._query("SELECT name, body FROM runs WHERE id = ? AND agent <> ''", run)
@@ -160,26 +123,19 @@ class SqliteIndex:
     # --- messages
 
     async def messages(self, wanted: MessageFilter, page: ListPage) -> list[bytes]:
-        conditions = _Conditions()
-        conditions.equal("agent", wanted.agent)
-        conditions.in_conversation(wanted.conversation)
-        conditions.equal("run", wanted.run)
-        conditions.among("type", wanted.types)
-        is_from_end = is_from_end_of_messages(page)
-        return await self._page("messages", conditions, page, is_descending=False, is_from_end=is_from_end)
+        return await self._list("messages", "true", list_messages(wanted, page))
 
-    async def _page(
-        self, table: str, conditions: _Conditions, page: ListPage, *, is_descending: bool, is_from_end: bool
-    ) -> list[bytes]:
-        """The bodies of a page; `table` and the tests are ours, never a client's."""
-        signs = "<>" if is_descending else "><"
-        for cursor, sign in zip((page.after, page.before), signs, strict=True):
-            if cursor:
-                keys = f"SELECT created, number FROM {table} WHERE id = ?"  # noqa: S608 - as below
-                conditions.add(f"(created, number) {sign} ({keys})", cursor)
-        direction = "DESC" if is_descending != is_from_end else "ASC"
-        tests = f"WHERE {' AND '.join(conditions.tests)}" if conditions.tests else ""
-        order = f"ORDER BY created {direction}, number {direction} LIMIT ?"
-        rows = await self._query(f"SELECT body FROM {table} {tests} {order}", *conditions.values, page.limit)  # noqa: S608 - every piece is ours
-        bodies = [row[0] for row in rows]
-        return bodies[::-1] if is_from_end else bodies
+    async def _list(self, table: str, test: str, listing: Listing) -> list[bytes]:
+        """The bodies of a page; names of tables and columns are ours, never a client's."""
+        tests = [test]
+        values: list[_Value] = []
+        for column, wanted in listing.tests:
+            tests.append(f"{column} IN ({', '.join('?' * len(wanted))})")
+            values += wanted
+        for sign, which in listing.cursors:
+            tests.append(f"(created, number) {sign} (SELECT created, number FROM {table} WHERE id = ?)")  # noqa: S608 - as below
+            values.append(which)
+        order = f"ORDER BY created {listing.direction}, number {listing.direction} LIMIT ?"
+        query = f"SELECT body FROM {table} WHERE {' AND '.join(tests)} {order}"  # noqa: S608 - every piece is ours
+        rows = await self._query(query, *values, listing.page.limit)
+        return listing.in_order([body for (body,) in rows])
