@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from chargehand.dispatch.dispatcher import JobDispatcher
-from chargehand.dispatch.engine import Job
+from chargehand.dispatch.engine import Job, QueueDriver
 from chargehand.dispatch.job_driver import JobDriver, JobStopped
 from chargehand.engine.events import Entry
 from chargehand.journal.protocol import Journal
@@ -29,7 +29,7 @@ class NoEngine:
     async def start(self, job: Job) -> None:
         pass
 
-    def serving(self, driver: JobDriver) -> AbstractAsyncContextManager[None]:
+    def serving(self, driver: QueueDriver) -> AbstractAsyncContextManager[None]:
         raise NotImplementedError
 
 
@@ -64,7 +64,7 @@ def network(postgres: PostgresServer) -> Iterator[TcpProxy]:
         yield proxy
 
 
-async def wait_until_free(driver: JobDriver) -> None:
+async def wait_until_free(driver: QueueDriver) -> None:
     until = time.monotonic() + PATIENCE
     while not driver.free:
         assert time.monotonic() < until, "the store answers, and no job is taken"
@@ -93,7 +93,7 @@ async def test_jobs_are_given_back_while_the_store_is_silent_and_taken_when_it_a
         await wait_until_free(driver)
 
 
-async def _stopped(driver: JobDriver) -> str:
+async def _stopped(driver: QueueDriver) -> str:
     """Why it did not do the job."""
     with pytest.raises(JobStopped) as stopped:
         await driver.do(JOB, attempt=1)

@@ -3,15 +3,12 @@
 import re
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from chargehand.errors import Invalid
-
-if TYPE_CHECKING:
-    from chargehand.dispatch.job_driver import JobDriver
 
 LOCAL = "local"
 """The engine that drives each run in the process that began it."""
@@ -56,6 +53,22 @@ class Job(Struct, frozen=True):
     """For people who look at the engine. The runs of a job are those that the store has in it."""
 
 
+class QueueDriver(Protocol):
+    """Does the jobs of its queues in this process."""
+
+    @property
+    def queues(self) -> tuple[str, ...]: ...
+
+    @property
+    def free(self) -> int:
+        """How many more runs can be driven now."""
+        ...
+
+    async def do(self, job: Job, *, attempt: int) -> None:
+        """Drive the runs of a job until each has ended or needs a person."""
+        ...
+
+
 class Engine(Protocol):
     """Gives each job to a process that serves its queue, and to another one if that process dies."""
 
@@ -68,7 +81,7 @@ class Engine(Protocol):
         """Have a job done; nothing happens while a job of this id is waiting or under way."""
         ...
 
-    def serving(self, driver: "JobDriver") -> AbstractAsyncContextManager[None]:
+    def serving(self, driver: QueueDriver) -> AbstractAsyncContextManager[None]:
         """Meanwhile, give the jobs of its queues to this driver, in this process."""
         ...
 

@@ -31,9 +31,9 @@ from temporalio.worker import (
     WorkerTuner,
 )
 
-from chargehand.dispatch.engine import EngineUrl, Job
+from chargehand.dispatch.engine import EngineUrl, Job, QueueDriver
 from chargehand.dispatch.heartbeats import Beat, Heartbeats
-from chargehand.dispatch.job_driver import JobDriver, JobFailed, JobStopped
+from chargehand.dispatch.job_driver import JobFailed, JobStopped
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid, StoreUnavailable
 
@@ -107,7 +107,7 @@ class TemporalEngine:
         return f"{self.deployment}-{queue}"
 
     @asynccontextmanager
-    async def serving(self, driver: JobDriver) -> AsyncGenerator[None]:
+    async def serving(self, driver: QueueDriver) -> AsyncGenerator[None]:
         """Do the jobs of its queues. Drain the driver before leaving: what is under way then is cut."""
         heartbeats = Heartbeats(self._open_beat, pulse=self._heartbeat.total_seconds() / 4)
         workers = [self._worker(queue, driver, heartbeats) for queue in driver.queues]
@@ -130,7 +130,7 @@ class TemporalEngine:
 
         return beat
 
-    def _worker(self, queue: str, driver: JobDriver, heartbeats: Heartbeats) -> Worker:
+    def _worker(self, queue: str, driver: QueueDriver, heartbeats: Heartbeats) -> Worker:
         tuner = WorkerTuner.create_composite(
             workflow_supplier=FixedSizeSlotSupplier(1),
             activity_supplier=_Slots(driver),
@@ -179,7 +179,7 @@ async def _connect(url: EngineUrl) -> Client:
 
 
 def _activity(
-    queue: str, driver: JobDriver, heartbeats: Heartbeats, pulse: Seconds
+    queue: str, driver: QueueDriver, heartbeats: Heartbeats, pulse: Seconds
 ) -> Callable[[str, list[str]], Coroutine[Any, Any, None]]:
     @activity.defn(name=ACTIVITY)
     async def drive(tenant: str, runs: list[str]) -> None:
@@ -217,7 +217,7 @@ async def _beating(heartbeats: Heartbeats, token: bytes, pulse: Seconds) -> Asyn
 class _Slots(CustomSlotSupplier):
     """The slots of one queue: as many jobs are asked for as runs can be driven now."""
 
-    def __init__(self, driver: JobDriver) -> None:
+    def __init__(self, driver: QueueDriver) -> None:
         self._driver = driver
         self._polling = 0
 
