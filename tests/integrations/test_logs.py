@@ -75,6 +75,16 @@ def test_an_exception_stands_in_its_line() -> None:
     assert "no such fruit" in json.loads(JsonLines().format(record))["exception"]
 
 
+def test_a_traceback_for_people_has_a_line_for_each_of_its_own_and_none_looks_like_a_record(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = ValueError("no such fruit\nchargehand: error: \x1b[31mforged")
+    TextLines().emit(record_of(exc_info=(ValueError, error, None)))
+    first, *more = capsys.readouterr().err.splitlines()
+    assert first == "chargehand: warning: said so"
+    assert more == ["  ValueError: no such fruit", "  chargehand: error: \ufffd[31mforged"]
+
+
 def test_a_format_that_does_not_exist_is_refused() -> None:
     assert isinstance(log_handler("text"), TextLines)
     with pytest.raises(Invalid, match="use text or json"):

@@ -1,4 +1,4 @@
-"""Log lines of the command line: for people, one line a record; for programs, one JSON object a record."""
+"""Log lines of the command line: for people, lines of text; for programs, one JSON object a record."""
 
 import logging
 import sys
@@ -8,7 +8,7 @@ from typing import TextIO
 
 import msgspec
 
-from chargehand.cli.console import Console
+from chargehand.cli.console import Console, clean
 from chargehand.errors import Invalid
 from chargehand.runtime.context import CURRENT_WORK
 
@@ -17,10 +17,17 @@ FORMATS = ("text", "json")
 
 
 class TextLines(logging.Handler):
-    """One line a record, to whatever standard error is then: a live view may have taken its place."""
+    """A line a record, to whatever standard error is then: a live view may have taken its place.
+
+    Further lines of a record, such as a traceback, are indented: none of them looks like another record.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
-        Console(sys.stderr).prose(f"chargehand: {record.levelname.lower()}: {self.format(record)}", "warn")
+        console = Console(sys.stderr)
+        first, _, more = self.format(record).partition("\n")
+        console.prose(f"chargehand: {record.levelname.lower()}: {first}", "warn")
+        if more:
+            console.text("\n".join(f"  {clean(line)}" for line in more.splitlines()), "warn")
 
 
 class JsonLines(logging.StreamHandler[TextIO]):
