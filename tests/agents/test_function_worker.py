@@ -106,6 +106,18 @@ def test_a_mistake_in_it_fails_sixty_tasks_at_once_and_says_where() -> None:
     assert not replay(entries).breakers
 
 
+def test_a_result_of_a_type_that_cannot_be_kept_is_a_mistake_in_the_code() -> None:
+    async def counts(_assignment: Assignment, _context: StepContext) -> object:
+        return {"basket": object()}
+
+    house = Playhouse()
+    entries = house.run(Team([Worker("ann", call=counts)], supervisor=Supervisor(model=FINE, plan=plan())))
+    (failure,) = [entry.event.failure for entry in entries if isinstance(entry.event, ev.AttemptFailed)]
+    assert failure.permanent
+    assert "TypeError: the result cannot be kept: $.basket is of type object, which JSON cannot" in failure.message
+    assert "Mend the code" in fallback_answer(replay(entries))
+
+
 async def returns_text(_key: str) -> str:
     return "a count"
 

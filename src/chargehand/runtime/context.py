@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 import msgspec
 from msgspec import Raw, structs
 
-from chargehand.code_errors import failure_of
+from chargehand.code_errors import failure_of, mistake_failure
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.events import Effect
 from chargehand.engine.facts import StepDiverged
-from chargehand.engine.failure import Failure
+from chargehand.engine.failure import CodeError, Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Finding, Task, digest
 from chargehand.engine.policy import Seconds
@@ -144,7 +144,10 @@ def _writable(work: Work, report: ev.Event) -> ev.Event:
 
 def _blame(error: Exception) -> ev.Failure:
     if isinstance(error, NotJson):
-        return ev.Failure("logic", f"the result cannot be kept: {error}")
+        message = f"the result cannot be kept: {error}"
+        if isinstance(error.__cause__, TypeError):  # the same code returns a value of that type again
+            return mistake_failure(CodeError("TypeError", message))
+        return ev.Failure("logic", message)
     return failure_of(error)
 
 
