@@ -248,6 +248,26 @@ def test_traces_are_sent_where_the_environment_says_so(environment: dict[str, st
     assert is_wanted(environment) is wanted
 
 
+async def test_runs_of_one_name_in_two_journals_have_a_trace_each() -> None:
+    """The first waits for a person while the second is done."""
+
+    async def asks(assignment: Assignment, _context: StepContext) -> object:
+        return assignment.ask_person("How many?")
+
+    plan = Plan((Task(TaskId("t1"), "Count.", "bob"),), "forward")
+    waiting = Team([Worker("bob", call=asks)], supervisor=Supervisor(plan=plan))
+    team = make_team()
+    with collecting() as collector:
+        listener = listener_to(collector)
+        for member in (waiting, team):
+            member.add_listener(listener)
+        assert (await waiting.run("Count", run="r1")).ending == "needs_input"
+        result = await team.run("Add 1 and 2", run="r1")
+        listener.close()
+    expected = expected_tree(trace("r1", result.entries), "adders")
+    assert without_models(collector.tree()) == without_models(expected)
+
+
 async def test_a_run_that_has_ended_is_not_told_again() -> None:
     with collecting() as collector:
         listener = listener_to(collector)

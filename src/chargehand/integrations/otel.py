@@ -94,6 +94,8 @@ class OtelListener(TracingListener):
                 ended = traced.spans.record(entry)
                 if ended and traced.context.is_sampled:
                     self._sender.put(traced, ended)
+            elif isinstance(entry.event, ev.RunRequested) and entry.event != traced.spans.requested:
+                traced = self._follow(run, entry)  # another run of that name, in another journal
         if traced is not None and entries and isinstance(entries[-1].event, ev.RunEnded):
             self._runs.pop(run, None)
 
