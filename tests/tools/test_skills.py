@@ -65,18 +65,26 @@ def test_files_beside_the_instructions_are_read_and_nothing_outside(folder: Path
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("# Refunds\n", "does not begin with ---"),
-        ("---\nname: [\n---\n", "no YAML"),
-        ("---\nname: Big Name\ndescription: x\n---\n", "name is 'Big Name'"),
-        ("---\nname: refunds\n---\n", "description"),
+        ("# Refunds\n", r"SKILL\.md:1: a skill begins with ---"),
+        ("---\nname: refunds\ndescription: a: b\n---\n", r"SKILL\.md:3: .* no YAML"),
+        ("---\ndescription: x\nname: Big Name\n---\n", r"SKILL\.md:3: name is 'Big Name'"),
+        ("---\nname: refunds\n---\n", r"SKILL\.md:1: write a description"),
+        ("---\nname: refunds\ndescription: ''\n---\n", r"SKILL\.md:3: write a description"),
+        ("---\n- name\n---\n", r"SKILL\.md:1: name is None"),
     ],
 )
 def test_a_skill_that_cannot_be_used_is_said_with_its_file(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "refunds").mkdir()
     (tmp_path / "refunds" / "SKILL.md").write_text(text)
-    with pytest.raises(Invalid, match=problem) as caught:
+    with pytest.raises(Invalid, match=problem):
         skills(tmp_path)
-    assert "SKILL.md" in str(caught.value)
+
+
+def test_two_skills_of_one_name_are_refused(folder: Path) -> None:
+    (folder / "again").mkdir()
+    (folder / "again" / "SKILL.md").write_text(REFUND)
+    with pytest.raises(Invalid, match=r"refunds and .*again hold skills of one name"):
+        skills(folder)
 
 
 def test_a_folder_without_skills_says_how_to_write_one(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ SKILL_FILE = "SKILL.md"
 MAX_SKILLS = 100
 _MAX_DESCRIPTION = 1024
 _MAX_LISTED = 50
+_FIRST_LINE = 2
+"""The line of a file where its front matter begins."""
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
 
@@ -50,6 +52,11 @@ def read_skills(folder: Path) -> list[SkillFolder]:
         raise Invalid(f"{folder} holds no skill; write one as NAME/{SKILL_FILE}, with a name and a description in it")
     if len(skills) > MAX_SKILLS:
         raise Invalid(f"{folder} holds {len(skills)} skills; at most {MAX_SKILLS} fit into a prompt")
+    by_name: dict[str, SkillFolder] = {}
+    for skill in skills:
+        other = by_name.setdefault(skill.name, skill)
+        if other is not skill:
+            raise Invalid(f"{skill.folder} and {other.folder} hold skills of one name, {skill.name!r}; rename one")
     return skills
 
 
@@ -61,19 +68,33 @@ def _read_skill(folder: Path) -> SkillFolder:
         raise Invalid(f"{place}: {error}") from error
     front = _FRONT_MATTER.match(text)
     if front is None:
-        raise Invalid(f"{place} does not begin with ---, a name, a description and ---")
-    try:
-        keys = yaml.safe_load(front[1])
-    except yaml.YAMLError as error:
-        raise Invalid(f"{place}: what stands between the --- lines is no YAML: {error}") from error
-    fields: Mapping[str, object] = cast("dict[str, object]", keys) if isinstance(keys, dict) else {}
+        raise Invalid(f"{place}:1: a skill begins with ---, a name, a description and ---")
+    fields, lines = _read_fields(place, front[1])
     name = fields.get("name")
     description = fields.get("description")
     if not isinstance(name, str) or not _NAME.match(name):
-        raise Invalid(f"{place}: name is {name!r}; write up to 64 small letters, digits and hyphens")
+        line = lines.get("name", 1)
+        raise Invalid(f"{place}:{line}: name is {name!r}; write up to 64 small letters, digits and hyphens")
     if not isinstance(description, str) or not 0 < len(description.strip()) <= _MAX_DESCRIPTION:
-        raise Invalid(f"{place}: write a description of at most {_MAX_DESCRIPTION} characters")
+        line = lines.get("description", 1)
+        raise Invalid(f"{place}:{line}: write a description of at most {_MAX_DESCRIPTION} characters")
     return SkillFolder(name, " ".join(description.split()), text[front.end() :].strip(), folder.resolve())
+
+
+def _read_fields(place: Path, front: str) -> tuple[Mapping[str, object], Mapping[str, int]]:
+    """What stands between the --- lines by name, and the line of the file where each of it begins."""
+    try:
+        keys = yaml.safe_load(front)
+        node = cast("object", yaml.compose(front, Loader=yaml.SafeLoader))  # pyright: ignore[reportUnknownMemberType] - untyped
+    except yaml.YAMLError as error:
+        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+        what = error.problem if isinstance(error, yaml.MarkedYAMLError) else str(error)
+        line = 1 if mark is None else mark.line + _FIRST_LINE
+        raise Invalid(f"{place}:{line}: what stands between the --- lines is no YAML: {what}") from error
+    if not isinstance(keys, dict) or not isinstance(node, yaml.MappingNode):
+        return {}, {}
+    lines = {key.value: key.start_mark.line + _FIRST_LINE for key, _ in node.value}
+    return cast("dict[str, object]", keys), lines
 
 
 def skills(folder: Path | str, name: str = "skill") -> Tool:
