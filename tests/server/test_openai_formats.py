@@ -1,6 +1,7 @@
 """A team as the model of other frameworks: answers in a schema, and calls of the client's own tools."""
 
 import json
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,7 +72,7 @@ def twelve(question: Question) -> str:
 
 def weather_then_words(question: Question) -> Answer | str:
     """Asks for the weather, and once that is known says it."""
-    if "get_weather returned: sunny" in question.user:
+    if "returned: sunny" in question.user:
         return "It is sunny in Rome."
     return Answer(calls=(Call("get_weather", {"city": "Rome"}),))
 
@@ -165,6 +166,46 @@ def test_responses_go_on_after_a_call_of_the_clients_tool(tmp_path: Path) -> Non
         assert "sunny in Rome" in last.output_text
 
 
+def rome_and_oslo(question: Question) -> Answer | str:
+    """Asks for the weather of two cities at once, and says who has which once it is known."""
+    found = re.findall(r'get_weather with {"city": ?"(\w+)"} returned: (\w+)', question.user)
+    if found:
+        return ", ".join(f"{weather} in {city}" for city, weather in sorted(found))
+    return Answer(calls=(Call("get_weather", {"city": "Rome"}), Call("get_weather", {"city": "Oslo"})))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_results_of_parallel_calls_belong_to_their_call_in_whatever_order(tmp_path: Path, *, stream: bool) -> None:
+    with desk(tmp_path, rome_and_oslo, NO_TASKS) as (server, _), connected(server) as client:
+        messages: list[Any] = [{"role": "user", "content": "How is the weather in Rome and in Oslo?"}]
+        if stream:
+            with client.chat.completions.stream(model="desk", messages=messages, tools=[WEATHER]) as events:
+                message = events.get_final_completion().choices[0].message
+        else:
+            message = (
+                client.chat.completions.create(model="desk", messages=messages, tools=[WEATHER]).choices[0].message
+            )
+        assert message.tool_calls is not None
+        rome, oslo = message.tool_calls
+        messages.append(message.model_dump(exclude_none=True))
+        messages.append({"role": "tool", "tool_call_id": oslo.id, "content": "snowy"})
+        messages.append({"role": "tool", "tool_call_id": rome.id, "content": "sunny"})
+        last = client.chat.completions.create(model="desk", messages=messages, tools=[WEATHER])
+        assert last.choices[0].message.content == "snowy in Oslo, sunny in Rome"
+
+
+def test_results_alone_go_on_from_the_calls_of_the_response_before(tmp_path: Path) -> None:
+    tool: Any = {"type": "function", "strict": None, **WEATHER["function"]}
+    with desk(tmp_path, rome_and_oslo, NO_TASKS) as (server, _), connected(server) as client:
+        first = client.responses.create(model="desk", input="How is the weather in Rome and in Oslo?", tools=[tool])
+        results: list[Any] = []
+        for call, weather in zip(first.output, ("sunny", "snowy"), strict=True):
+            assert call.type == "function_call"
+            results.append({"type": "function_call_output", "call_id": call.call_id, "output": weather})
+        last = client.responses.create(model="desk", previous_response_id=first.id, tools=[tool], input=results[::-1])
+        assert last.output_text == "snowy in Oslo, sunny in Rome"
+
+
 def test_an_answer_ends_where_the_client_says_and_has_its_length(tmp_path: Path) -> None:
     with desk(tmp_path, lambda _: "One apple. STOP Two apples.") as (server, model), connected(server) as client:
         found = client.chat.completions.create(
@@ -234,7 +275,7 @@ def test_langchain_has_structured_output_and_binds_tools(tmp_path: Path) -> None
 
 async def test_pydantic_ai_has_an_output_type_and_its_own_tools(tmp_path: Path) -> None:
     def answer(question: Question) -> Answer | str:
-        if "get_weather returned: sunny" in question.user:
+        if "returned: sunny" in question.user:
             return Answer(calls=(Call("final_result", {"fruit": "apple", "number": 12}),))
         return Answer(calls=(Call("get_weather", {"city": "Rome"}),))
 

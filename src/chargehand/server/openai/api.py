@@ -606,7 +606,7 @@ async def _response_call(tenant: Tenant, sent: ResponseSent, target: TeamTarget)
     items = [MessageSent("user", sent.input)] if isinstance(sent.input, str) else sent.input
     wishes = [ChatTurn("system", sent.instructions)] if sent.instructions else []
     earlier = await _earlier(tenant, sent.previous_response_id) if sent.previous_response_id else _Earlier()
-    conversation = read_conversation([*wishes, *earlier.turns, *read_turns(items, "input")], "input")
+    conversation = read_conversation([*wishes, *earlier.turns, *read_turns(items, "input", earlier.calls)], "input")
     is_stored = sent.store is not False
     wanted = response_format(sent)
     check_target(target, wanted)
@@ -632,6 +632,8 @@ class _Earlier(Struct, frozen=True):
 
     turns: tuple[ChatTurn, ...] = ()
     files: tuple[str, ...] = ()
+    calls: tuple[ev.CallerToolCall, ...] = ()
+    """Calls of the client's tools that its last answer made."""
 
 
 async def _earlier(tenant: Tenant, response: str) -> _Earlier:
@@ -645,7 +647,7 @@ async def _earlier(tenant: Tenant, response: str) -> _Earlier:
         return _Earlier(stored.turns, stored.files)
     texts = [answer.text, *(describe_call(call.name, call.arguments) for call in answer.calls)]
     said = [ChatTurn("assistant", text) for text in texts if text]
-    return _Earlier((*stored.turns, *said), stored.files)
+    return _Earlier((*stored.turns, *said), stored.files, tuple(answer.calls))
 
 
 async def _stored(tenant: Tenant, response: str, param: str) -> tuple[RecordedRun, TeamRequest]:

@@ -296,16 +296,21 @@ def bounded(turns: Sequence[ChatTurn]) -> tuple[ChatTurn, ...]:
     return tuple(reversed(recent))
 
 
-def read_turns(messages: Sequence[MessageSent], param: str) -> list[ChatTurn]:
-    """What was said, what was called and what that returned. Files are not read here."""
+def read_turns(
+    messages: Sequence[MessageSent], param: str, earlier_calls: Sequence[ev.CallerToolCall] = ()
+) -> list[ChatTurn]:
+    """What was said, what was called and what that returned. Files are not read here.
+
+    `earlier_calls` were made before these messages; their results may be among them.
+    """
     turns: list[ChatTurn] = []
-    names: dict[str, str] = {}
+    calls = {call.id: _call_text(call.name, call.arguments) for call in earlier_calls}
     for number, message in enumerate(messages):
         place = f"{param}[{number}]"
         if message.type == "function_call_output":
-            turns.append(_returned(names, message.call_id, _text(message.output, f"{place}.output")))
+            turns.append(_returned(calls, message.call_id, _text(message.output, f"{place}.output")))
         elif message.type == "function_call":
-            names[message.call_id] = message.name
+            calls[message.call_id] = _call_text(message.name, message.arguments)
             turns.append(ChatTurn("assistant", describe_call(message.name, message.arguments)))
         elif message.type == "item_reference":
             detail = "an item that is only referred to cannot be read here; send it, or use previous_response_id"
@@ -315,22 +320,27 @@ def read_turns(messages: Sequence[MessageSent], param: str) -> list[ChatTurn]:
                 raise refused(place, "a message needs a role")
             text = _text(message.content, f"{place}.content")
             if message.role in ("tool", "function"):
-                turns.append(_returned(names, message.tool_call_id or message.name, text))
+                turns.append(_returned(calls, message.tool_call_id or message.name, text))
                 continue
             turns.append(ChatTurn(message.role, text))
             for call in message.tool_calls or ():
-                names[call.id] = call.function.name
+                calls[call.id] = _call_text(call.function.name, call.function.arguments)
                 turns.append(ChatTurn("assistant", describe_call(call.function.name, call.function.arguments)))
     return turns
 
 
 def describe_call(name: str, arguments: str) -> str:
     """A call of the client's tool as something that was said."""
-    return f"(called {name} with {arguments})"
+    return f"(called {_call_text(name, arguments)})"
 
 
-def _returned(names: Mapping[str, str], call: str, text: str) -> ChatTurn:
-    return ChatTurn("tool", f"{names.get(call, call)} returned: {text}" if call else text)
+def _call_text(name: str, arguments: str) -> str:
+    return f"{name} with {arguments}"
+
+
+def _returned(calls: Mapping[str, str], call: str, text: str) -> ChatTurn:
+    """A result names its call with the arguments: of several calls of one tool, results may come in any order."""
+    return ChatTurn("tool", f"{calls.get(call, call)} returned: {text}" if call else text)
 
 
 def _text(content: Content, param: str) -> str:
