@@ -194,6 +194,24 @@ def test_results_of_parallel_calls_belong_to_their_call_in_whatever_order(tmp_pa
         assert last.choices[0].message.content == "snowy in Oslo, sunny in Rome"
 
 
+def test_a_client_that_takes_one_call_at_a_time_gets_one(tmp_path: Path) -> None:
+    def answer(question: Question) -> Answer | str:
+        calls = (Call("get_weather", {"city": "Rome"}), Call("get_weather", {"city": "Oslo"}))
+        return Answer(calls=calls[:1] if "call one at a time" in question.system else calls)
+
+    tool: Any = {"type": "function", "strict": None, **WEATHER["function"]}
+    with desk(tmp_path, answer, NO_TASKS) as (server, model), connected(server) as client:
+        messages: list[Any] = [{"role": "user", "content": "How is the weather in Rome and in Oslo?"}]
+        whole = client.chat.completions.create(
+            model="desk", messages=messages, tools=[WEATHER], parallel_tool_calls=False
+        )
+        assert len(whole.choices[0].message.tool_calls or ()) == 1
+        assert model.questions[-1].body["parallel_tool_calls"] is False
+        response = client.responses.create(model="desk", input="Rome?", tools=[tool], parallel_tool_calls=False)
+        assert (len(response.output), response.parallel_tool_calls) == (1, False)
+        assert client.responses.create(model="desk", input="Rome?", tools=[tool]).parallel_tool_calls
+
+
 def test_results_alone_go_on_from_the_calls_of_the_response_before(tmp_path: Path) -> None:
     tool: Any = {"type": "function", "strict": None, **WEATHER["function"]}
     with desk(tmp_path, rome_and_oslo, NO_TASKS) as (server, _), connected(server) as client:

@@ -27,6 +27,7 @@ class AnswerFormatter:
         offered = [tool for tool in wanted.tools if wanted.tool_choice in ("auto", "required", tool.name)]
         self._tools = {tool.name: tool for tool in offered}
         self._must_call = wanted.tool_choice != "auto"
+        self._parallel_calls = wanted.parallel_calls
 
     def fits(self, value: object) -> bool:
         """Whether a result is the answer as it stands."""
@@ -49,15 +50,21 @@ class AnswerFormatter:
         if findings:
             rules.append(f"Your last reply cannot be used. Mend this:\n{sent_back(findings)}")
         system, *others = request.messages
+        settings = request.settings
+        if not self._parallel_calls:
+            settings = structs.replace(settings, parallel_tool_calls=False)
         return structs.replace(
             request,
             messages=(Message("system", "\n\n".join((system.text, *rules))), *others),
             tools=tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in self._tools.values()),
             schema=None if self._shape is None or self._must_call else self._shape.raw,
+            settings=settings,
         )
 
     def read(self, reply: Reply) -> tuple[object, tuple[CallerToolCall, ...]]:
         """The answer, and the calls that it consists of; Invalid, in words for the model, where it does not fit."""
+        if len(reply.calls) > 1 and not self._parallel_calls:
+            raise Invalid("the reply calls several tools; call one at a time")
         if reply.calls:
             return reply.text.strip(), tuple(self._read_call(call) for call in reply.calls)
         if self._must_call:

@@ -166,6 +166,8 @@ class AnswerFormat(Struct, frozen=True, omit_defaults=True):
     """`auto`: calls or an answer; `required`: calls; else the name of the tool to call."""
     max_tokens: int | None = None
     """The longest answer; `null`: as its model is set."""
+    parallel_calls: bool = True
+    """Whether the answer may be several calls at once."""
 
     @property
     def is_text(self) -> bool:

@@ -63,6 +63,7 @@ class WantedAnswer(Struct, frozen=True):
     form_param: str
     max_tokens: int | None
     max_tokens_param: str
+    parallel_calls: bool | None
 
     def read(self) -> AnswerFormat | None:
         """The format of the answer, None where it is plain text; a problem for what cannot be honoured."""
@@ -71,7 +72,13 @@ class WantedAnswer(Struct, frozen=True):
         tools = () if self.tool_choice == "none" else _read_tools(self.tools or [])
         choice = _read_choice(self.tool_choice, tools) if tools else "auto"
         schema = NULL if self.form is None else _read_schema(self.form_param, self.form)
-        wanted = AnswerFormat(schema=schema, tools=tools, tool_choice=choice, max_tokens=self.max_tokens)
+        wanted = AnswerFormat(
+            schema=schema,
+            tools=tools,
+            tool_choice=choice,
+            max_tokens=self.max_tokens,
+            parallel_calls=not tools or self.parallel_calls is not False,
+        )
         return None if wanted == AnswerFormat() else wanted
 
 
@@ -187,4 +194,5 @@ def describe_format(wanted: AnswerFormat | None) -> Json:
         "tool_choice": choice,
         "text": {"format": form},
         "max_output_tokens": wanted.max_tokens,
+        "parallel_tool_calls": wanted.parallel_calls,
     }

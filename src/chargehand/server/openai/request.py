@@ -89,6 +89,7 @@ class ChatSent(Struct, frozen=True):
     tools: Tools = None
     functions: Tools = None
     tool_choice: ToolChoice = None
+    parallel_tool_calls: bool | None = None
     response_format: FormatSent | None = None
     stop: str | list[str] | None = None
     max_tokens: int | None = None
@@ -112,6 +113,7 @@ class ResponseSent(Struct, frozen=True):
     conversation: str | dict[str, Any] | None = None
     tools: Tools = None
     tool_choice: ToolChoice = None
+    parallel_tool_calls: bool | None = None
     max_output_tokens: int | None = None
     text: TextSent | None = None
     metadata: dict[str, str] | None = None
@@ -150,6 +152,7 @@ def chat_format(sent: ChatSent) -> ev.AnswerFormat | None:
         form_param="response_format",
         max_tokens=sent.max_completion_tokens if newer else sent.max_tokens,
         max_tokens_param="max_completion_tokens" if newer else "max_tokens",
+        parallel_calls=sent.parallel_tool_calls,
     )
     return wanted.read()
 
@@ -163,6 +166,7 @@ def response_format(sent: ResponseSent) -> ev.AnswerFormat | None:
         form_param="text.format",
         max_tokens=sent.max_output_tokens,
         max_tokens_param="max_output_tokens",
+        parallel_calls=sent.parallel_tool_calls,
     )
     return wanted.read()
 
@@ -639,7 +643,6 @@ class ResponseHead(Struct, frozen=True):
             "incomplete_details": None,
             "instructions": request.instructions or None,
             "metadata": request.metadata or {},
-            "parallel_tool_calls": False,
             "previous_response_id": request.previous or None,
             "store": request.stored,
             **describe_format(self.wanted),
