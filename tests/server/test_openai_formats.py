@@ -244,6 +244,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"response_format": {"type": "json_schema", "json_schema": {"schema": {"$ref": "#"}}}},
         "response_format.schema",
     ),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "nonsense"}}}},
+        "response_format.schema",
+    ),
     ({"response_format": {"type": "grammar"}}, "response_format"),
     ({"max_tokens": 0}, "max_tokens"),
     ({"stop": ["a", ""]}, "stop"),

@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 
 from chargehand.engine.events import NULL, AnswerFormat, CallerTool, CallerToolCall
 from chargehand.server.wire import Fault, Problem
-from chargehand.tools.schema import problems
+from chargehand.tools.schema import schema_problem
 
 Json: TypeAlias = dict[str, Any]
 
@@ -128,11 +128,9 @@ def _read_schema(param: str, form: FormatSent) -> Raw:
 
 
 def _check_schema(param: str, schema: Json) -> None:
-    """A problem for what cannot be used as a schema: it is tried, since a model's reply will be."""
-    try:
-        list(problems({}, schema))
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-        raise refused(param, f"this JSON Schema cannot be used: {error}", "invalid_value") from error
+    """A problem for what no reply of a model can be held to."""
+    if problem := schema_problem(schema):
+        raise refused(param, f"this JSON Schema cannot be used: {problem}", "invalid_value")
 
 
 def read_stops(stop: str | list[str] | None) -> tuple[str, ...]:
