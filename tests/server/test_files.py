@@ -255,3 +255,29 @@ def test_a_picture_in_a_message_is_shown_and_one_elsewhere_is_not_fetched(tmp_pa
             with pytest.raises(openai.BadRequestError) as caught:
                 ask(url)
             assert caught.value.param == "messages[0].content[1]"
+
+
+# --- workers that are functions
+
+
+FUNCTION = """
+async def look(assignment, context):
+    (file,) = assignment.files
+    return f"{file.name} has {len(await context.read_file(file.id))} bytes"
+"""
+
+
+def test_a_function_reads_the_bytes_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(FUNCTION)
+    team = tmp_path / "team.yaml"
+    entry = '  looker: {description: looks at files, call: "tools:look"}\n'
+    team.write_text(f"version: 1\nname: desk\nworkers:\n{entry}")
+    plan = {"tasks": [{"id": "t1", "instruction": "Look.", "worker": "looker"}], "combine": "forward"}
+    with (
+        running(settings_in(tmp_path / "data", teams=(team,))) as server,
+        httpx.Client(base_url=server.url, headers=server.headers, timeout=30) as client,
+    ):
+        sent = upload(client, PNG, "image/png").json()["id"]
+        body = {"team": "desk", "goal": "Look at it.", "plan": plan, "files": [sent]}
+        run = client.post("/api/runs", json=body).json()["run"]
+        assert wait(client, run)["answer"] == f"cat.png has {len(PNG)} bytes"
