@@ -10,36 +10,17 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
+import mcp_types as types
 import msgspec
 from mcp import MCPError
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types import (
-    INVALID_PARAMS,
-    CallToolRequestParams,
-    CallToolResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    ReadResourceRequestParams,
-    ReadResourceResult,
-    Resource,
-    ResourceTemplate,
-    TextContent,
-    TextResourceContents,
-    Tool,
-    ToolAnnotations,
-)
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 from starlette.types import Receive, Scope, Send
 
-from chargehand import ChargehandError, ToolFailed, __version__, tool
-from chargehand import Tool as TypedTool
-from chargehand.engine import events as ev
+from chargehand import ChargehandError, Tool, ToolFailed, __version__, tool
 from chargehand.server.extension import (
-    AnswerBody,
     Entry,
     HttpApi,
     Problem,
@@ -48,7 +29,9 @@ from chargehand.server.extension import (
     TenantClient,
     problem_of,
     problems_as,
+    progress_text,
     tenant_of,
+    worded_answer,
 )
 
 _LONGEST_WAIT = 600
@@ -103,11 +86,7 @@ async def answer_run(
     wait: Wait = 60,
 ) -> object:
     """Answer the question that a run asks, as the person decided, and wait for the end of the run."""
-    in_words = verdict in ("answer", "done")
-    body = AnswerBody(
-        number=number, verdict=verdict, feedback="" if in_words else text, result=text if in_words else None
-    )
-    await call.tenant.answer(run, body)
+    await call.tenant.answer(run, worded_answer(number, verdict, text))
     return describe_run(await _wait(call, run, wait))
 
 
@@ -127,16 +106,16 @@ async def search_memory(
     return {"passages": await call.tenant.search_memory(team, query, archives=archives, limit=limit)}
 
 
-_READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-_FUNCTIONS: dict[Callable[..., Awaitable[object]], ToolAnnotations | None] = {
+_READS = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
+_FUNCTIONS: dict[Callable[..., Awaitable[object]], types.ToolAnnotations | None] = {
     list_teams: _READS,
     run_team: None,
     get_run: _READS,
     answer_run: None,
-    cancel_run: ToolAnnotations(idempotent_hint=True, destructive_hint=True),
+    cancel_run: types.ToolAnnotations(idempotent_hint=True, destructive_hint=True),
     search_memory: _READS,
 }
-_TOOLS: dict[str, TypedTool] = {function.__name__: tool(partial(function, call=None)) for function in _FUNCTIONS}
+_TOOLS: dict[str, Tool] = {function.__name__: tool(partial(function, call=None)) for function in _FUNCTIONS}
 _BY_NAME = {function.__name__: function for function in _FUNCTIONS}
 
 
@@ -146,24 +125,11 @@ async def _wait(call: ClientCall, run: str, seconds: int) -> RunInfo:
         try:
             async with asyncio.timeout(seconds), call.tenant.follow(run, until_asked=True) as entries:
                 async for entry in entries:
-                    if isinstance(entry, Entry) and (words := _progress(entry.event)):
+                    if isinstance(entry, Entry) and (words := progress_text(entry.event)):
                         await call.report(entry.seq, words)
         except TimeoutError:
             pass
     return await call.tenant.read(run)
-
-
-_PROGRESS: Mapping[type[ev.Event], str] = {
-    ev.AttemptStarted: "{0.task}: {0.worker} started",
-    ev.AttemptSucceeded: "{0.task}: done",
-    ev.AttemptFailed: "{0.task}: failed ({0.failure.kind})",
-}
-
-
-def _progress(event: ev.Event) -> str:
-    if isinstance(event, ev.TasksAdded) and event.tasks:
-        return f"{len(event.tasks)} tasks planned"
-    return _PROGRESS.get(type(event), "").format(event)
 
 
 def describe_run(info: RunInfo) -> dict[str, object]:
@@ -184,41 +150,42 @@ def describe_run(info: RunInfo) -> dict[str, object]:
 # --- resources
 
 
-_PARTS: dict[str, Callable[[RunInfo], object]] = {
-    "answer": lambda info: info.answer,
-    "plan": lambda info: info.plan,
-    "evidence": lambda info: {
-        "traced": info.traced,
-        "untraced": info.untraced,
-        "gaps": info.gaps,
-        "tasks": info.tasks,
-        "notes": info.notes,
-    },
-}
-"""What there is of a run to be read, by the end of its URI: `run://RUN/answer`."""
-_ABOUT = {
-    "answer": "The answer of a run",
-    "plan": "The plan of a run: its tasks and what each needs",
-    "evidence": "What the answer of a run rests on: results of its tasks, figures and where they come from, gaps",
-}
+def _evidence(info: RunInfo) -> dict[str, object]:
+    names = ("traced", "untraced", "gaps", "tasks", "notes")
+    return {name: value for name, value in structs.asdict(info).items() if name in names}
 
 
-async def _read_resource(call: ClientCall, uri: str) -> ReadResourceResult:
+_PARTS: dict[str, tuple[str, Callable[[RunInfo], object]]] = {
+    "answer": ("The answer of a run", lambda info: info.answer),
+    "plan": ("The plan of a run: its tasks and what each needs", lambda info: info.plan),
+    "evidence": ("What an answer rests on: results of tasks, figures and where they come from, gaps", _evidence),
+}
+"""What there is of a run to be read, by the end of its URI (`run://RUN/answer`): a description, and where it is."""
+
+
+async def _read_resource(call: ClientCall, uri: str) -> types.ReadResourceResult:
     scheme, _, rest = uri.partition("://")
     run, _, part = rest.partition("/")
     if scheme != "run" or part not in _PARTS:
-        raise MCPError(INVALID_PARAMS, f"there is no resource {uri[:200]!r}; there are run://RUN/{'|'.join(_PARTS)}")
-    value = _PARTS[part](await call.tenant.read(run))
-    is_text = isinstance(value, str)
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    kind = "text/markdown" if is_text else "application/json"
-    return ReadResourceResult(contents=[TextResourceContents(uri=uri, text=text, mime_type=kind)])
+        raise MCPError(
+            types.INVALID_PARAMS, f"there is no resource {uri[:200]!r}; there are run://RUN/{'|'.join(_PARTS)}"
+        )
+    _, select = _PARTS[part]
+    value = select(await call.tenant.read(run))
+    if isinstance(value, str):
+        content = types.TextResourceContents(uri=uri, text=value, mime_type="text/markdown")
+    else:
+        body = msgspec.json.encode(value).decode()
+        content = types.TextResourceContents(uri=uri, text=body, mime_type="application/json")
+    return types.ReadResourceResult(contents=[content])
 
 
-async def _latest_answers(call: ClientCall) -> list[Resource]:
+async def _latest_answers(call: ClientCall) -> list[types.Resource]:
     page = await call.tenant.runs(RunFilter(limit=_LISTED_RUNS))
     return [
-        Resource(uri=f"run://{run.run}/answer", name=run.run, description=run.title or None, mime_type="text/markdown")
+        types.Resource(
+            uri=f"run://{run.run}/answer", name=run.run, description=run.title or None, mime_type="text/markdown"
+        )
         for run in page.runs
         if run.ended is not None and not run.parent
     ]
@@ -227,44 +194,38 @@ async def _latest_answers(call: ClientCall) -> list[Resource]:
 # --- the server
 
 
-TenantOf: TypeAlias = Callable[[ServerRequestContext[Any, Any]], TenantClient]
+Context: TypeAlias = ServerRequestContext[Any, Any]
+TenantOf: TypeAlias = Callable[[Context], TenantClient]
+_Page: TypeAlias = types.PaginatedRequestParams | None
 
 
 def make_server(tenant_of_call: TenantOf) -> Server[Any]:
     """A server of the protocol, for any transport. The SDK's logging is left as it is."""
 
-    def client_call(context: ServerRequestContext[Any, Any]) -> ClientCall:
+    def client_call(context: Context) -> ClientCall:
         async def report(progress: float, message: str) -> None:
             await context.session.report_progress(progress, message=message)
 
         return ClientCall(tenant_of_call(context), report)
 
-    async def list_tools(
-        _context: ServerRequestContext[Any, Any], _params: PaginatedRequestParams | None
-    ) -> ListToolsResult:
-        return ListToolsResult(tools=[_describe(name) for name in _TOOLS])
+    async def list_tools(_context: Context, _page: _Page) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[_describe(name) for name in _TOOLS])
 
-    async def call_tool(context: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> CallToolResult:
+    async def call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         return await _call_tool(client_call(context), params.name, params.arguments or {})
 
-    async def list_resources(
-        context: ServerRequestContext[Any, Any], _params: PaginatedRequestParams | None
-    ) -> ListResourcesResult:
+    async def list_resources(context: Context, _page: _Page) -> types.ListResourcesResult:
         with problems_as(_protocol_error):
-            return ListResourcesResult(resources=await _latest_answers(client_call(context)))
+            return types.ListResourcesResult(resources=await _latest_answers(client_call(context)))
 
-    async def list_templates(
-        _context: ServerRequestContext[Any, Any], _params: PaginatedRequestParams | None
-    ) -> ListResourceTemplatesResult:
+    async def list_templates(_context: Context, _page: _Page) -> types.ListResourceTemplatesResult:
         templates = [
-            ResourceTemplate(uri_template=f"run://{{run}}/{part}", name=part, description=_ABOUT[part])
-            for part in _PARTS
+            types.ResourceTemplate(uri_template=f"run://{{run}}/{part}", name=part, description=description)
+            for part, (description, _) in _PARTS.items()
         ]
-        return ListResourceTemplatesResult(resource_templates=templates)
+        return types.ListResourceTemplatesResult(resource_templates=templates)
 
-    async def read_resource(
-        context: ServerRequestContext[Any, Any], params: ReadResourceRequestParams
-    ) -> ReadResourceResult:
+    async def read_resource(context: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         with problems_as(_protocol_error):
             return await _read_resource(client_call(context), str(params.uri))
 
@@ -280,29 +241,29 @@ def make_server(tenant_of_call: TenantOf) -> Server[Any]:
     )
 
 
-def _describe(name: str) -> Tool:
+def _describe(name: str) -> types.Tool:
     declared = _TOOLS[name]
     schema = cast("dict[str, Any]", msgspec.json.decode(declared.spec.parameters))
     annotations = _FUNCTIONS[_BY_NAME[name]]
-    return Tool(name=name, description=declared.spec.description, input_schema=schema, annotations=annotations)
+    return types.Tool(name=name, description=declared.spec.description, input_schema=schema, annotations=annotations)
 
 
-async def _call_tool(call: ClientCall, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
+async def _call_tool(call: ClientCall, name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
     declared = _TOOLS.get(name)
     if declared is None or declared.arguments is None:
-        raise MCPError(INVALID_PARAMS, f"there is no tool {name[:100]!r}; there are {', '.join(_TOOLS)}")
+        raise MCPError(types.INVALID_PARAMS, f"there is no tool {name[:100]!r}; there are {', '.join(_TOOLS)}")
     try:
         values = declared.arguments.read(msgspec.json.encode(arguments).decode())
         result = cast("dict[str, Any]", msgspec.to_builtins(await _BY_NAME[name](call, **values)))
     except (ToolFailed, Problem, ChargehandError) as error:
         detail = str(error) if isinstance(error, ToolFailed) else problem_of(error).detail
-        return CallToolResult(content=[TextContent(text=detail)], is_error=True)
+        return types.CallToolResult(content=[types.TextContent(text=detail)], is_error=True)
     text = msgspec.json.encode(result).decode()
-    return CallToolResult(content=[TextContent(text=text)], structured_content=result)
+    return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=result)
 
 
 def _protocol_error(problem: Problem) -> MCPError:
-    return MCPError(INVALID_PARAMS, problem.detail)
+    return MCPError(types.INVALID_PARAMS, problem.detail)
 
 
 # --- over HTTP, and over pipes

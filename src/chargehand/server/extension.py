@@ -42,6 +42,7 @@ from chargehand.server.api.shapes import (
     TeamInfo,
 )
 from chargehand.server.api.teams import list_teams, search_archives, show_team
+from chargehand.server.dialogue import declined_answer, parse_answer, progress_text, question_text, worded_answer
 from chargehand.server.idempotency import BegunRun, run_key
 from chargehand.server.page import is_page
 from chargehand.server.routing import CALLER, ApiBase, ApiCaller, Render, allows
@@ -68,9 +69,14 @@ __all__ = [
     "StreamedWords",
     "TeamInfo",
     "TenantClient",
+    "declined_answer",
+    "parse_answer",
     "problem_of",
     "problems_as",
+    "progress_text",
+    "question_text",
     "tenant_of",
+    "worded_answer",
 ]
 
 TENANT = "chargehand.tenant"

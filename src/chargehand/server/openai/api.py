@@ -19,11 +19,11 @@ from chargehand.agents.messages import PERSON, addressed, message_request
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.events import Entry
-from chargehand.engine.plan import Task
 from chargehand.engine.roster import Match
 from chargehand.engine.state import Work
 from chargehand.errors import RunUnknown
 from chargehand.runtime.runner import checked
+from chargehand.server.dialogue import progress_text
 from chargehand.server.files import read_files
 from chargehand.server.idempotency import Repeats, RunKey, is_repeated, key_of, mark_of
 from chargehand.server.openai.answer_format import chat_call, read_stops, response_call
@@ -53,7 +53,6 @@ from chargehand.server.openai.request import (
     error_of,
     find_target,
     list_targets,
-    list_tasks,
     read_conversation,
     read_turns,
     recorded_request,
@@ -70,7 +69,6 @@ from chargehand.server.tenant_runs import StreamSlot
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Fault, Problem, body, part, problem_of, reply
 
-_MAX_LINE = 160
 _PIECE = 240  # characters of an answer that comes all at once
 _ANEW = "\n\n(The text above was broken off. This is the whole answer.)\n\n"
 
@@ -164,47 +162,6 @@ async def _begin(tenant: Tenant, call: Call, listener: Listener | None, key: Run
     return run
 
 
-# --- progress of a run, in words
-
-_DUTIES = {"plan": "planning", "answer": "writing the answer"}
-_LINES: dict[type[ev.Event], str] = {
-    ev.SupervisionFailed: "{0.duty} failed: {0.failure.message}",
-    ev.TimeRanOut: "the time is up; the answer is written from what there is",
-    ev.RunResumed: "resumed after a restart",
-    ev.InputRequested: "a person is asked",
-    ev.AttemptStarted: "{0.task} started: {0.worker}",
-    ev.AttemptSucceeded: "{0.task} done",
-    ev.AttemptFailed: "{0.task} failed: {0.failure.message}",
-    ev.RetryScheduled: "{0.task} is tried again {0.worker}",
-    ev.TaskRefined: "{0.task} was put in other words: {0.instruction}",
-    ev.ResultReused: "{0.task} taken over from {0.run}",
-    ev.TaskFailed: "{0.task} was given up: {0.failure.message}",
-    ev.TaskSkipped: "{0.task} skipped: {0.reason}",
-}
-
-
-def progress_lines(event: ev.Event) -> str:
-    """The progress line of an event; empty for most."""
-    if isinstance(event, ev.SupervisionStarted) and event.duty in _DUTIES:
-        return f"{_DUTIES[event.duty]}\n"
-    if isinstance(event, ev.RunRequested) and event.plan is not None:
-        return _planned(event.plan.tasks)
-    if isinstance(event, ev.TasksAdded) and event.tasks:
-        return _planned(event.tasks)
-    line = _LINES.get(type(event))
-    return f"{_short(line.format(event))}\n" if line else ""
-
-
-def _planned(tasks: tuple[Task, ...]) -> str:
-    lines = list_tasks([(task.id, task.worker, _short(task.instruction)) for task in tasks])
-    return "\n".join([f"plan: {len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}", *lines]) + "\n"
-
-
-def _short(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _MAX_LINE else f"{plain[: _MAX_LINE - 2]} …"
-
-
 # --- a run, heard while it goes on
 
 
@@ -265,8 +222,8 @@ async def _write_run(tenant: Tenant, run: str, listener: Listener, writer: "Writ
             async for item in items:
                 if isinstance(item, ev.Entry):
                     last = item.seq
-                    line = progress_lines(item.event)
-                    part = writer.think(line) if line else b""
+                    text = progress_text(item.event)
+                    part = writer.think(f"{text}\n") if text else b""
                 else:
                     text = words.add(*item)
                     part = writer.speak(text) if text else b""
@@ -279,8 +236,8 @@ async def _write_run(tenant: Tenant, run: str, listener: Listener, writer: "Writ
             end.cancel()
     recorded = await wait_for_run(tenant, run)
     for entry in recorded.entries[last:]:
-        if line := progress_lines(entry.event):
-            yield writer.think(line)
+        if text := progress_text(entry.event):
+            yield writer.think(f"{text}\n")
     answer = answer_of(recorded)
     for piece in words.rest(answer.text):
         yield writer.speak(piece)

@@ -23,6 +23,7 @@ from chargehand.runtime.runner import Outcome as RunOutcome
 from chargehand.runtime.runner import outcome
 from chargehand.runtime.stats import Stats
 from chargehand.runtime.trace import Tracer
+from chargehand.server.dialogue import question_text
 from chargehand.server.openai.answer_format import (
     FormatSent,
     FunctionSent,
@@ -403,7 +404,6 @@ def recorded_request(requested: ev.RunRequested) -> TeamRequest | None:
 RUN_HEADER = "X-Run-Id"
 RESPONSE_PREFIX = "resp_"
 _CUT_SHORT = ("budget", "deadline")
-_LISTED = 30
 _VERDICTS = {
     "plan": '"approve", or "reject" with "feedback"',
     "tool": '"approve" or "reject"',
@@ -556,28 +556,13 @@ def _question(recorded: RecordedRun) -> str:
     run = recorded.run
     if question is None:
         return f"This run is paused. POST /api/runs/{run}/resume goes on with it; GET /api/runs/{run} shows it."
-    what = {
-        "plan": f"Before anything is done, a person must agree to this plan:\n{_plan(recorded.state)}",
-        "tool": f"Before this call is made, a person must agree to it:\n{question.text}",
-        "effect": f"The outcome of this call is unknown; a person must say what happened:\n{question.text}",
-        "question": f"A worker asks:\n{question.text}",
-    }[question.what]
+    tasks = [progress.task for progress in recorded.state.tasks.values() if progress.parent is None]
+    what = question_text(question, tasks)
     return (
         f"{what}\n\nThe run is {run}. To answer: POST /api/runs/{run}/answer with "
         f'{{"number": {question.number}, "verdict": ...}}; the verdict is {_VERDICTS[question.what]}. '
         f"What comes of it then: GET /api/runs/{run}."
     )
-
-
-def _plan(state: RunState) -> str:
-    tasks = [progress.task for progress in state.tasks.values() if progress.parent is None]
-    return "\n".join(list_tasks([(task.id, task.worker, task.instruction) for task in tasks]))
-
-
-def list_tasks(tasks: Sequence[tuple[str, str, str]]) -> list[str]:
-    """Tasks in lines, by id, worker and instruction; cut where there are too many."""
-    lines = [f"- {task}{f' ({worker})' if worker else ''}: {words}" for task, worker, words in tasks[:_LISTED]]
-    return [*lines, f"- and {len(tasks) - _LISTED} more"] if len(tasks) > _LISTED else lines
 
 
 # --- chat completions
