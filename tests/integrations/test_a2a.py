@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,16 @@ from chargehand import MemoryJournal, Plan, Supervisor, Task, Team, Worker
 from chargehand.engine.plan import TaskId
 from chargehand.integrations.a2a_server import a2a_api
 from chargehand.integrations.a2a_worker import from_a2a
+from tests.integrations.serving import importable, painters, payers, process
 from tests.server.api import GOAL, Garden, key_for, team_in
 from tests.server.running import running, settings_in
 
 
 @contextmanager
-def served(folder: Path) -> Generator[Garden]:
+def served(folder: Path, *more: str) -> Generator[Garden]:
     if not (folder / "team").exists():
         team_in(folder / "team")
-    settings = settings_in(folder / "data", teams=(folder / "team" / "team.yaml",), grace=0.2)
+    settings = settings_in(folder / "data", teams=(folder / "team" / "team.yaml", *more), grace=0.2)
     with (
         running(settings, apis=[a2a_api()]) as server,
         httpx.Client(base_url=server.url, headers=server.headers, timeout=30) as client,
@@ -35,10 +36,12 @@ def served(folder: Path) -> Generator[Garden]:
 
 
 @asynccontextmanager
-async def agent(home: Garden, *, streaming: bool = False, headers: Any = None) -> AsyncGenerator[Client]:
+async def agent(
+    home: Garden, *, streaming: bool = False, headers: Any = None, team: str = "garden"
+) -> AsyncGenerator[Client]:
     async with httpx.AsyncClient(headers=headers or home.server.headers, timeout=60) as line:
         config = ClientConfig(streaming=streaming, httpx_client=line)
-        async with await create_client(f"{home.server.url}/a2a/garden", config) as client:
+        async with await create_client(f"{home.server.url}/a2a/{team}", config) as client:
             yield client
 
 
@@ -84,8 +87,15 @@ async def test_the_same_message_sent_twice_is_one_run(tmp_path: Path) -> None:
 
 async def test_a_stream_tells_the_progress_then_the_artifacts_then_the_end(tmp_path: Path) -> None:
     with served(tmp_path) as home:
+        home.hold()
         async with agent(home, streaming=True) as client:
-            items = await sent(client, request(GOAL))
+            items: list[pb.StreamResponse] = []
+            async for item in client.send_message(request(GOAL, message="m-1")):
+                items.append(item)
+                if "started" in get_message_text(item.status_update.status.message):
+                    home.let_go()
+            (again,) = await sent(client, request(GOAL, message="m-1"))
+        assert again.task.status.state == pb.TASK_STATE_COMPLETED, "what has ended does not work again"
         kinds = [item.WhichOneof("payload") for item in items]
         assert kinds[0] == "task"
         assert kinds[-3:] == ["artifact_update", "artifact_update", "status_update"]
@@ -103,7 +113,7 @@ async def test_a_plan_to_approve_asks_and_the_answer_goes_on_in_the_same_task(tm
         async with agent(home, streaming=True) as client:
             asked = (await sent(client, request(GOAL)))[-1].status_update
             assert asked.status.state == pb.TASK_STATE_INPUT_REQUIRED
-            assert "Approve this plan?" in get_message_text(asked.status.message)
+            assert "a person must agree to this plan" in get_message_text(asked.status.message)
             with pytest.raises((A2AError, A2AClientError), match="approve, reject"):
                 await sent(client, request("perhaps", task=asked.task_id))
             items = await sent(client, request("approve", task=asked.task_id))
@@ -111,6 +121,56 @@ async def test_a_plan_to_approve_asks_and_the_answer_goes_on_in_the_same_task(tm
             assert {item.status_update.task_id for item in items if item.HasField("status_update")} == {asked.task_id}
             with pytest.raises((A2AError, A2AClientError), match="asks nothing"):
                 await sent(client, request("approve", task=asked.task_id))
+
+
+@pytest.mark.parametrize(
+    ("team", "asked", "wrong", "answer", "outcome"),
+    [
+        ("painters", "Which colour? (red, blue)", "green", "red", "It is red."),
+        ("payers", 'pay({"invoice": 17})', "perhaps", "approve", "paid"),
+    ],
+)
+async def test_questions_and_calls_are_put_to_the_client_and_answered(
+    team: str, asked: str, wrong: str, answer: str, outcome: str, tmp_path: Path
+) -> None:
+    teams = importable("a2a_teams", painters=painters(), payers=payers())
+    with served(tmp_path, *teams) as home:
+        async with agent(home, streaming=True, team=team) as client:
+            last = (await sent(client, request("Go.")))[-1].status_update
+            assert last.status.state == pb.TASK_STATE_INPUT_REQUIRED
+            assert asked in get_message_text(last.status.message)
+            with pytest.raises((A2AError, A2AClientError), match="one of"):
+                await sent(client, request(wrong, task=last.task_id))
+            items = await sent(client, request(answer, task=last.task_id))
+            assert items[-1].status_update.status.state == pb.TASK_STATE_COMPLETED
+            task = await client.get_task(pb.GetTaskRequest(id=last.task_id))
+            assert outcome in answer_of(task)
+
+
+async def test_after_kill_9_in_the_middle_of_a_stream_the_same_task_goes_on(tmp_path: Path) -> None:
+    team_in(tmp_path / "team")
+    task = ""
+    with process(tmp_path, "a2a_server") as (server, home):
+        home.hold()
+        async with agent(home, streaming=True) as client:
+            with suppress(A2AClientError):
+                async for item in client.send_message(request(GOAL, message="m-1")):
+                    task = item.task.id or task
+                    if "started" in get_message_text(item.status_update.status.message):
+                        server.kill()
+    with process(tmp_path, "a2a_server") as (_, home):
+        async with agent(home, streaming=True) as client:
+            items: list[pb.StreamResponse] = []
+            async for item in client.subscribe(pb.SubscribeToTaskRequest(id=task)):
+                if not items:
+                    home.let_go()
+                items.append(item)
+            assert items[0].task.id == task
+            assert items[-1].status_update.status.state == pb.TASK_STATE_COMPLETED
+            (again,) = await sent(client, request(GOAL, message="m-1"))
+            assert again.task.id == task
+            assert "48.00 euros" in answer_of(again.task)
+        assert [run["run"] for run in home.client.get("/api/runs").json()["runs"]] == [task]
 
 
 async def test_a_task_is_cancelled_once(tmp_path: Path) -> None:
@@ -188,7 +248,7 @@ async def test_what_a_remote_agent_asks_is_asked_of_the_person(tmp_path: Path) -
         waiting = await local.run("Ask the garden.")
         assert waiting.ending == "needs_input"
         assert waiting.question is not None
-        assert "Approve this plan?" in waiting.question.text
+        assert "a person must agree to this plan" in waiting.question.text
         result = await local.resume(waiting.run, "approve")
         assert "48.00 euros" in str(result.answer)
         assert len(home.client.get("/api/runs").json()["runs"]) == 1, "the task went on, and was not begun again"

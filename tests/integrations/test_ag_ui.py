@@ -1,8 +1,8 @@
 """Runs as AG-UI events, checked with the SDK's own types."""
 
 import json
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from ag_ui.core.types import ResumeEntry, UserMessage
 from pydantic import TypeAdapter
 
 from chargehand.integrations.ag_ui import ag_ui_api
+from tests.integrations.serving import importable, painters, payers, process
 from tests.server.api import GOAL, Garden, team_in
 from tests.server.running import running, settings_in
 
@@ -19,10 +20,10 @@ EVENTS: TypeAdapter[Any] = TypeAdapter(Event)
 
 
 @contextmanager
-def served(folder: Path) -> Generator[Garden]:
+def served(folder: Path, *more: str) -> Generator[Garden]:
     if not (folder / "team").exists():
         team_in(folder / "team")
-    settings = settings_in(folder / "data", teams=(folder / "team" / "team.yaml",), grace=0.2)
+    settings = settings_in(folder / "data", teams=(folder / "team" / "team.yaml", *more), grace=0.2)
     with (
         running(settings, apis=[ag_ui_api()]) as server,
         httpx.Client(base_url=server.url, headers=server.headers, timeout=60) as client,
@@ -30,12 +31,41 @@ def served(folder: Path) -> Generator[Garden]:
         yield Garden(server, client, folder / "team")
 
 
-def run(home: Garden, sent: RunAgentInput) -> list[Any]:
+def run(home: Garden, sent: RunAgentInput, team: str = "garden") -> list[Any]:
     body = sent.model_dump(by_alias=True, exclude_none=True, mode="json")
-    found = home.client.post("/ag-ui/garden", json=body)
+    found = home.client.post(f"/ag-ui/{team}", json=body)
     assert found.status_code == 200, found.text
-    lines = [line.removeprefix("data: ") for line in found.text.splitlines() if line]
-    return [EVENTS.validate_python(json.loads(line)) for line in lines]
+    return read_events(found.text.splitlines())
+
+
+def read_events(lines: Sequence[str]) -> list[Any]:
+    events = [EVENTS.validate_python(json.loads(line.removeprefix("data: "))) for line in lines if line]
+    check_order(events)
+    return events
+
+
+def check_order(events: Sequence[Any]) -> None:
+    """What clients refuse: a sub-agent that starts twice or ends unstarted, a tool call likewise."""
+    started: set[str] = set()
+    ended: set[str] = set()
+    calls: set[str] = set()
+    for event in events:
+        match event.type.value:
+            case "SUBAGENT_STARTED":
+                assert event.subagent_run_id not in started
+                started.add(event.subagent_run_id)
+            case "SUBAGENT_FINISHED" | "SUBAGENT_ERROR":
+                assert event.subagent_run_id in started - ended
+                ended.add(event.subagent_run_id)
+            case "TOOL_CALL_START":
+                assert event.tool_call_id not in calls
+                calls.add(event.tool_call_id)
+            case "TOOL_CALL_RESULT":
+                assert event.tool_call_id in calls
+            case "RUN_FINISHED" | "RUN_ERROR":
+                assert started == ended
+            case _:
+                pass
 
 
 def wanted(run_id: str = "r1", **more: Any) -> RunAgentInput:
@@ -106,6 +136,78 @@ def test_a_question_is_an_interrupt_that_the_next_call_resolves(tmp_path: Path) 
         assert len(home.client.get("/api/runs").json()["runs"]) == 1
 
 
+def of_kind(events: Sequence[Any], kind: str) -> list[Any]:
+    return [event for event in events if event.type.value == kind]
+
+
+def test_a_worker_that_asks_is_suspended_and_goes_on_with_the_answer(tmp_path: Path) -> None:
+    with served(tmp_path, *importable("ag_ui_teams", painters=painters())) as home:
+        events = run(home, wanted(), "painters")
+        (interrupt,) = events[-1].outcome.interrupts
+        assert "Which colour? (red, blue)" in interrupt.message
+        (suspended,) = of_kind(events, "SUBAGENT_FINISHED")
+        assert suspended.outcome.interrupt_ids == [interrupt.id]
+        assert not of_kind(events, "SUBAGENT_ERROR")
+        sent = wanted("r2", resume=[ResumeEntry(interrupt_id=interrupt.id, status="resolved", payload="red")])
+        events = run(home, sent, "painters")
+        assert [event.subagent_run_id for event in of_kind(events, "SUBAGENT_STARTED")] == ["t1.1"]
+        assert of_kind(events, "TEXT_MESSAGE_CONTENT")[0].delta == "It is red."
+        assert kinds(run(home, sent, "painters")) == kinds(events), "the answer was taken, and the call tells what came"
+        assert run(home, wanted(), "painters")[-1].outcome.type == "success", "the first call tells all of it now"
+
+
+def test_a_call_that_is_agreed_to_is_told_with_its_arguments_and_one_declined_is_not_made(tmp_path: Path) -> None:
+    with served(tmp_path, *importable("ag_ui_teams", payers=payers())) as home:
+        (interrupt,) = run(home, wanted(), "payers")[-1].outcome.interrupts
+        entry = ResumeEntry(interrupt_id=interrupt.id, status="resolved", payload="approve")
+        events = run(home, wanted("r2", resume=[entry]), "payers")
+        (arguments,) = of_kind(events, "TOOL_CALL_ARGS")
+        assert json.loads(arguments.delta) == {"invoice": 17}
+        assert "17 is paid" in of_kind(events, "TOOL_CALL_RESULT")[0].content
+        messages = {event.message_id for event in of_kind(events, "TEXT_MESSAGE_CHUNK")}
+        assert len(messages) == 1
+
+
+def test_after_kill_9_in_the_middle_of_a_stream_the_same_call_tells_the_same_run(tmp_path: Path) -> None:
+    team_in(tmp_path / "team")
+    body = wanted().model_dump(by_alias=True, exclude_none=True, mode="json")
+    with process(tmp_path, "ag_ui") as (server, home):
+        home.hold()
+        with suppress(httpx.HTTPError), home.client.stream("POST", "/ag-ui/garden", json=body) as stream:
+            for line in stream.iter_lines():
+                if "TOOL_CALL_END" in line:
+                    server.kill()
+    with process(tmp_path, "ag_ui") as (_, home):
+        with home.client.stream("POST", "/ag-ui/garden", json=body) as stream:
+            lines: list[str] = []
+            for line in stream.iter_lines():
+                if not lines:
+                    home.let_go()
+                lines.append(line)
+        assert read_events(lines)[-1].outcome.type == "success"
+        assert len(home.client.get("/api/runs").json()["runs"]) == 1
+
+
+def test_a_run_that_is_cancelled_ends_its_sub_agents(tmp_path: Path) -> None:
+    with served(tmp_path) as home:
+        home.hold()
+        body = wanted().model_dump(by_alias=True, exclude_none=True, mode="json")
+        lines: list[str] = []
+        with home.client.stream("POST", "/ag-ui/garden", json=body) as stream:
+            for line in stream.iter_lines():
+                lines.append(line)
+                if "TOOL_CALL_END" in line:
+                    httpx.post(
+                        f"{home.server.url}/api/runs/{stream.headers['X-Run-Id']}/cancel",
+                        json={},
+                        headers=home.server.headers,
+                    )
+        home.let_go()
+        events = read_events(lines)
+        assert events[-1].outcome.type == "cancelled"
+        assert of_kind(events, "SUBAGENT_ERROR")[0].code == "cancelled"
+
+
 def test_the_same_call_again_tells_the_same_run(tmp_path: Path) -> None:
     with served(tmp_path) as home:
         first = run(home, wanted())
@@ -119,6 +221,7 @@ def test_what_cannot_be_run_is_said_before_the_stream_or_in_it(tmp_path: Path) -
     with served(tmp_path) as home:
         assert home.client.post("/ag-ui/nobody", json={"threadId": "t", "runId": "r"}).status_code == 404
         assert home.client.post("/ag-ui/garden", json={"runId": "r"}).status_code == 422
+        assert home.client.post("/ag-ui/garden", content=b"{").status_code in (400, 415, 422)
         assert home.client.post("/ag-ui/garden", json={"threadId": "t", "runId": "r"}).status_code == 422
         resume = [{"interruptId": "nothing#1", "status": "resolved"}]
         body = {"threadId": "t", "runId": "r", "resume": resume}

@@ -4,18 +4,11 @@ Each team is an agent at `/a2a/TEAM`, spoken to by JSON-RPC, with its card below
 second store, so a task survives a restart of the server, and one that was begun elsewhere is a task here too.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
-import msgspec
-from a2a.helpers.proto_helpers import (
-    get_data_parts,
-    get_message_text,
-    new_data_artifact,
-    new_text_artifact,
-    new_text_message,
-)
+from a2a.helpers.proto_helpers import get_data_parts, get_message_text
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.server.request_handlers.response_helpers import agent_card_to_dict
@@ -32,15 +25,22 @@ from a2a.utils.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from google.protobuf.timestamp_pb2 import Timestamp
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from chargehand import __version__
-from chargehand.engine import events as ev
-from chargehand.engine.admit import VERDICTS
+from chargehand.integrations.a2a_tasks import (
+    CONTEXT,
+    STATES,
+    artifacts_of,
+    card_of,
+    context_of,
+    has_ended,
+    progress_of,
+    status_of,
+    task_of,
+)
 from chargehand.server.extension import (
     PROBLEM_HANDLERS,
     AnswerBody,
@@ -50,133 +50,24 @@ from chargehand.server.extension import (
     RunFilter,
     RunInfo,
     RunSummary,
-    TeamInfo,
     TenantClient,
+    parse_answer,
     problems_as,
+    progress_text,
     tenant_of,
 )
 
-CONTEXT = "a2a-context"
-"""The label of a run that holds the context of its task."""
 _TURN_SECONDS = 3600.0
 _PAGE = 50
-_STATES = {
-    "running": pb.TASK_STATE_WORKING,
-    "interrupted": pb.TASK_STATE_WORKING,
-    "paused": pb.TASK_STATE_WORKING,
-    "needs_input": pb.TASK_STATE_INPUT_REQUIRED,
-    "complete": pb.TASK_STATE_COMPLETED,
-    "partial": pb.TASK_STATE_COMPLETED,
-    "failed": pb.TASK_STATE_FAILED,
-    "damaged": pb.TASK_STATE_FAILED,
-    "cancelled": pb.TASK_STATE_CANCELED,
-}
-_ENDED = (pb.TASK_STATE_COMPLETED, pb.TASK_STATE_FAILED, pb.TASK_STATE_CANCELED)
-
-
-# --- a run as a task
-
-
-def _status(summary: RunSummary, text: str = "") -> pb.TaskStatus:
-    status = pb.TaskStatus(state=_STATES[summary.state], timestamp=_timestamp(summary.changed))
-    if text:
-        message = new_text_message(text, context_id=_context(summary), task_id=summary.run, role=pb.ROLE_AGENT)
-        message.message_id = f"{summary.run}-{summary.entries}"
-        status.message.CopyFrom(message)
-    return status
-
-
-def _timestamp(at: float) -> Timestamp:
-    stamp = Timestamp()
-    stamp.FromMicroseconds(int(at * 1_000_000))
-    return stamp
-
-
-def _context(summary: RunSummary) -> str:
-    return summary.labels.get(CONTEXT, summary.run)
-
-
-def _text(info: RunInfo) -> str:
-    """What the agent says about how the task stands."""
-    if info.question is not None and info.summary.state == "needs_input":
-        return _question_text(info.question, info)
-    if info.summary.state in ("failed", "damaged"):
-        return info.summary.reason
-    return "; ".join(gap.message for gap in info.gaps)
-
-
-def _question_text(question: ev.InputRequested, info: RunInfo) -> str:
-    if question.what == "plan":
-        tasks = "\n".join(f"- {task.id} ({task.worker}): {task.instruction}" for task in info.plan.tasks)
-        return f'Approve this plan? Reply "approve", or "reject" with a reason.\n{tasks}'
-    if question.what == "question":
-        options = f" ({', '.join(question.question.options)})" if question.question else ""
-        return f"{question.text}{options}"
-    return f"{question.text}\nReply {', '.join(VERDICTS[question.what])}."
-
-
-def _artifacts(info: RunInfo) -> list[pb.Artifact]:
-    """The plan, and the answer once there is one."""
-    artifacts: list[pb.Artifact] = []
-    if info.plan.tasks:
-        plan = msgspec.to_builtins(info.plan)
-        artifacts.append(new_data_artifact("plan", plan, artifact_id="plan"))
-    if info.answer is None or info.answer == "":
-        return artifacts
-    if isinstance(info.answer, str):
-        artifacts.append(new_text_artifact("answer", info.answer, artifact_id="answer"))
-    else:
-        artifacts.append(new_data_artifact("answer", cast("Any", info.answer), artifact_id="answer"))
-    return artifacts
-
-
-def _task(info: RunInfo) -> pb.Task:
-    summary = info.summary
-    goal = new_text_message(summary.goal, context_id=_context(summary), task_id=summary.run, role=pb.ROLE_USER)
-    goal.message_id = f"{summary.run}-0"
-    task = pb.Task(
-        id=summary.run,
-        context_id=_context(summary),
-        status=_status(summary, _text(info)),
-        artifacts=_artifacts(info),
-        history=[goal],
-    )
-    task.metadata.update({"ending": summary.state, "usd": summary.spent.usd, "tokens": summary.spent.tokens})
-    return task
-
-
-_PROGRESS: Mapping[type[ev.Event], str] = {
-    ev.AttemptStarted: "{0.task} started: {0.worker}",
-    ev.AttemptSucceeded: "{0.task} done",
-    ev.AttemptFailed: "{0.task} failed: {0.failure.message}",
-    ev.TaskSkipped: "{0.task} skipped",
-    ev.RunResumed: "resumed after a restart",
-}
-
-
-# --- what is asked
 
 
 def _answer(info: RunInfo, message: pb.Message) -> AnswerBody:
-    """The answer to the open question that a message gives: in data (`verdict`, `feedback`, `result`), or in words."""
+    """The answer to the open question that a message gives, in data or in words."""
     question = info.question
     if question is None or info.summary.state != "needs_input":
         raise UnsupportedOperationError(message=f"task {info.summary.run} asks nothing; send a message without a task")
     data = get_data_parts(message.parts)
-    if data:
-        try:
-            return msgspec.convert({"number": question.number, **data[0]}, AnswerBody)
-        except (msgspec.ValidationError, TypeError) as error:
-            raise InvalidParamsError(message=f"this is no answer: {error}") from error
-    text = get_message_text(message).strip()
-    if question.what == "question":
-        return AnswerBody(number=question.number, verdict="answer", result=text)
-    verdict, _, feedback = text.partition(" ")
-    plain = verdict.strip(".,:;!").casefold()
-    if plain not in VERDICTS[question.what]:
-        allowed = ", ".join(VERDICTS[question.what])
-        raise InvalidParamsError(message=f"begin the answer with one of: {allowed}")
-    return msgspec.convert({"number": question.number, "verdict": plain, "feedback": feedback.strip()}, AnswerBody)
+    return parse_answer(question, data[0] if data else get_message_text(message))
 
 
 class _Caller:
@@ -197,7 +88,7 @@ class _Caller:
     async def read_open(self, run: str, error: type[A2AError], remedy: str = "") -> RunInfo:
         """A run of this team that has not ended."""
         info = await self.read(run)
-        if _STATES[info.summary.state] in _ENDED:
+        if has_ended(info):
             raise error(message=f"task {run} has ended{remedy}")
         return info
 
@@ -230,7 +121,7 @@ class TeamRequestHandler(RequestHandler):
         run = await caller.send(params)
         if not params.configuration.return_immediately:
             await caller.tenant.wait(run, _TURN_SECONDS)
-        return _task(await caller.read(run))
+        return task_of(await caller.read(run))
 
     async def on_message_send_stream(
         self, params: pb.SendMessageRequest, context: ServerCallContext
@@ -250,7 +141,7 @@ class TeamRequestHandler(RequestHandler):
             yield event
 
     async def on_get_task(self, params: pb.GetTaskRequest, context: ServerCallContext) -> pb.Task:
-        return _task(await _Caller(context).read(params.id))
+        return task_of(await _Caller(context).read(params.id))
 
     async def on_list_tasks(self, params: pb.ListTasksRequest, context: ServerCallContext) -> pb.ListTasksResponse:
         caller = _Caller(context)
@@ -263,15 +154,15 @@ class TeamRequestHandler(RequestHandler):
             wanted["before"] = int(params.page_token)
         with problems_as(partial(_a2a_error, "")):
             page = await caller.tenant.runs(RunFilter(**wanted))
-        states = {params.status} if params.status else set(_STATES.values())
-        tasks = [await self._listed(caller, run, params) for run in page.runs if _STATES[run.state] in states]
+        states = {params.status} if params.status else set(STATES.values())
+        tasks = [await self._listed(caller, run, params) for run in page.runs if STATES[run.state] in states]
         next_page = "" if page.next is None else str(page.next)
         return pb.ListTasksResponse(tasks=tasks, next_page_token=next_page, page_size=len(tasks), total_size=len(tasks))
 
     async def _listed(self, caller: _Caller, run: RunSummary, params: pb.ListTasksRequest) -> pb.Task:
         if params.include_artifacts:
-            return _task(await caller.read(run.run))
-        return pb.Task(id=run.run, context_id=_context(run), status=_status(run))
+            return task_of(await caller.read(run.run))
+        return pb.Task(id=run.run, context_id=context_of(run), status=status_of(run))
 
     async def on_cancel_task(self, params: pb.CancelTaskRequest, context: ServerCallContext) -> pb.Task:
         caller = _Caller(context)
@@ -279,7 +170,7 @@ class TeamRequestHandler(RequestHandler):
         with problems_as(partial(_a2a_error, params.id)):
             await caller.tenant.cancel(params.id, "cancelled over A2A")
             await caller.tenant.wait(params.id, 5)
-        return _task(await caller.read(params.id))
+        return task_of(await caller.read(params.id))
 
     async def on_get_extended_agent_card(
         self, params: pb.GetExtendedAgentCardRequest, context: ServerCallContext
@@ -298,47 +189,21 @@ class TeamRequestHandler(RequestHandler):
 async def _follow(caller: _Caller, run: str, after: int) -> AsyncGenerator[Any]:
     """The task as it stands, what happens to it, and how it stands when it has ended or asks."""
     first = await caller.read(run)
-    context = _context(first.summary)
-    yield _task(first)
+    context = context_of(first.summary)
+    yield task_of(first)
+    if has_ended(first):
+        return
     async with caller.tenant.follow(run, after=after, until_asked=True) as entries:
         async for entry in entries:
-            if isinstance(entry, Entry) and (line := _PROGRESS.get(type(entry.event))):
-                yield _progress(run, context, entry, line.format(entry.event))
+            if isinstance(entry, Entry) and (text := progress_text(entry.event)):
+                yield progress_of(first.summary, entry, text)
     info = await caller.read(run)
-    for artifact in _artifacts(info):
+    for artifact in artifacts_of(info):
         yield pb.TaskArtifactUpdateEvent(task_id=run, context_id=context, artifact=artifact, last_chunk=True)
-    yield pb.TaskStatusUpdateEvent(task_id=run, context_id=context, status=_status(info.summary, _text(info)))
-
-
-def _progress(run: str, context: str, entry: Entry, text: str) -> pb.TaskStatusUpdateEvent:
-    message = new_text_message(text, context_id=context, task_id=run, role=pb.ROLE_AGENT)
-    message.message_id = f"{run}-{entry.seq}"
-    status = pb.TaskStatus(state=pb.TASK_STATE_WORKING, timestamp=_timestamp(entry.at), message=message)
-    return pb.TaskStatusUpdateEvent(task_id=run, context_id=context, status=status)
+    yield pb.TaskStatusUpdateEvent(task_id=run, context_id=context, status=task_of(info).status)
 
 
 # --- the card, and the API
-
-
-def card_of(team: TeamInfo, url: str) -> pb.AgentCard:
-    """The card of a team that is spoken to at this URL."""
-    workers = "; ".join(f"{worker.name}: {worker.description}" for worker in team.workers)
-    tags = sorted({tag for worker in team.workers for tag in worker.tags}) or [team.name]
-    bearer = pb.SecurityScheme(http_auth_security_scheme=pb.HTTPAuthSecurityScheme(scheme="Bearer"))
-    return pb.AgentCard(
-        name=team.name,
-        description=f"A team of {len(team.workers)} workers. {workers}",
-        version=__version__,
-        supported_interfaces=[pb.AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0")],
-        capabilities=pb.AgentCapabilities(streaming=True, push_notifications=False),
-        security_schemes={"token": bearer},
-        security_requirements=[pb.SecurityRequirement(schemes={"token": pb.StringList()})],
-        default_input_modes=["text/plain"],
-        default_output_modes=["text/plain", "application/json"],
-        skills=[
-            pb.AgentSkill(id=team.name, name=team.name, description=workers, tags=tags, examples=list(team.examples))
-        ],
-    )
 
 
 class _ContextBuilder(ServerCallContextBuilder):
