@@ -23,6 +23,8 @@ class SessionServer(ThreadingHTTPServer):
     def __init__(self, status: int) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.status = status
+        self.is_closed = False
+        """Whether it refuses all requests, as for a token that has expired."""
         self.sessions: set[str] = set()
         self.calls: list[str] = []
 
@@ -47,6 +49,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
         session = self.headers["mcp-session-id"]
+        if self.server.is_closed:
+            return self._send(401, b"no", "text/plain")
         if message["method"] == "initialize":
             session = uuid4().hex
             self.server.sessions.add(session)

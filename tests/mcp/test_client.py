@@ -229,6 +229,23 @@ async def test_a_session_that_a_server_forgot_is_made_again_also_for_an_effect(s
             assert await pay.call('{"invoice": "18"}', "key") == "call 2", "the refused call was not carried out"
 
 
+async def test_a_request_that_a_server_over_http_refuses_is_told_with_its_status_and_was_not_carried_out(
+    tmp_path: Path,
+) -> None:
+    with session_server(404) as peer:
+        server = McpServer("notes", url=peer.url, private=True, lock=tmp_path / "mcp.lock")
+        await server.pin()
+        async with server.open() as tools:
+            pay = next(tool for tool in tools if tool.name == "notes_pay")
+            await pay.call('{"invoice": "17"}', "key")
+            peer.is_closed = True
+            with pytest.raises(ToolFailed, match="pay was refused: HTTP 401 Unauthorized") as refused:
+                await pay.call('{"invoice": "18"}', "key")
+            assert not refused.value.unknown
+        with pytest.raises(ToolFailed, match="cannot be reached: HTTP 401 Unauthorized"):
+            await server.listed()
+
+
 # --- what a server gets to know, and where it may be
 
 

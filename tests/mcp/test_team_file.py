@@ -71,8 +71,11 @@ def test_what_changed_is_shown_and_approved_by_name(tmp_path: Path, capsys: pyte
     assert json.loads(capsys.readouterr().out)["notes"]["changed"] == {"search": ["description"]}
     assert command(file, "approve", "notes/pay") == 0
     assert command(file, "diff") == 1
+    assert "approved: the command of the server\n" in capsys.readouterr().out
     assert command(file, "approve", "mcp:notes/search") == 0
     assert "approved: search" in capsys.readouterr().out
+    assert command(file, "approve", "notes/nothing") == 2
+    assert "there are search, pay\n" in capsys.readouterr().err
     assert command(file, "diff") == 0
     assert load_team(file).name == "desk"
 

@@ -137,7 +137,7 @@ def _approve(options: Namespace, servers: Mapping[str, McpServer], console: Cons
         patterns = [pattern or "*" for server_name, _, pattern in wanted if server_name == name] or ["*"]
         listed, unfit = _ask(server)
         pinned = lock.servers.get(name)
-        _check_patterns(name, patterns, [*listed.tools, *(() if pinned is None else pinned.tools)])
+        _check_patterns(name, patterns, {**listed.tools, **({} if pinned is None else pinned.tools)})
         updated = approve_tools(
             pinned, listed, lambda tool, patterns=patterns: any(fnmatchcase(tool, pattern) for pattern in patterns)
         )
@@ -149,9 +149,10 @@ def _approve(options: Namespace, servers: Mapping[str, McpServer], console: Cons
         console.json_line(approved)
         return 0
     for name, changes in approved.items():
-        names = [*changes.changed, *changes.new, *(f"{tool} (taken out)" for tool in changes.missing)]
-        words = ", ".join(names) or ("the server itself" if changes.identity else "nothing had changed")
-        console.line(f"mcp:{name}: approved: {clean(words)}", "good")
+        gone = (f"{tool} (taken out)" for tool in changes.missing)
+        identity = (f"the {part} of the server" for part in changes.identity)
+        words = ", ".join((*identity, *changes.changed, *changes.new, *gone))
+        console.line(f"mcp:{name}: approved: {clean(words) or 'nothing had changed'}", "good")
     return 0
 
 
@@ -211,7 +212,7 @@ def _chosen_servers(servers: Mapping[str, McpServer], names: Sequence[str]) -> d
     return {name: servers[name] for name in wanted}
 
 
-def _check_patterns(server: str, patterns: Sequence[str], tools: Sequence[str]) -> None:
+def _check_patterns(server: str, patterns: Sequence[str], tools: Mapping[str, PinnedTool]) -> None:
     for pattern in patterns:
         if pattern != "*" and not any(fnmatchcase(tool, pattern) for tool in tools):
             raise Invalid(f"mcp:{server} has no tool {pattern!r}; {did_you_mean(pattern, tools)}")

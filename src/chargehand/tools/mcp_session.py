@@ -48,7 +48,7 @@ from chargehand.tools.mcp_lock import (
     model_name,
     pin_tool,
 )
-from chargehand.tools.mcp_transport import LARGEST_MESSAGE, SESSION_LOST, ServerProcess, http_client
+from chargehand.tools.mcp_transport import LARGEST_MESSAGE, REFUSED, SESSION_LOST, ServerProcess, http_client
 from chargehand.tools.schema import Caller
 
 logger = logging.getLogger(__name__)
@@ -366,6 +366,8 @@ class McpSession(Struct, eq=False):
             raise _failure(f"{name} {words if limit.expired() else message_of(error)}", is_known=False) from error
         except MCPError as error:
             self._raise_if_lost(error, unknown=True)
+            if error.code == REFUSED:
+                raise ToolFailed(f"{name} was refused: {error.message}"[:_LONGEST_ERROR], broken=True) from error
             is_known = error.code in (INVALID_PARAMS, METHOD_NOT_FOUND)  # then nothing was done
             raise _failure(f"{name} failed: {error.message}", is_known=is_known) from error
         except Exception as error:  # a result that is none, and whatever else the SDK raises

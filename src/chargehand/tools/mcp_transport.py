@@ -18,7 +18,7 @@ import anyio
 import httpx2
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import INTERNAL_ERROR, jsonrpc_message_adapter
 
 from chargehand.engine.policy import Seconds
 from chargehand.tools.egress import Egress
@@ -36,7 +36,9 @@ _MAX_GARBAGE = 1000
 """Lines that are no messages before the connection ends."""
 _LONGEST_REMARK = 300
 SESSION_LOST = -32900
-"""The code of the error that stands for an answer by which a server says that it does not know the session any more."""
+"""The code of an error that a server over HTTP reports by its status: it does not know the session any more."""
+REFUSED = -32901
+"""The code of another such error: the server did not take the request."""
 _SESSION_HEADER = "mcp-session-id"
 
 
@@ -191,9 +193,10 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
             request = await self._located(request, self._egress)
         response = await self._http.handle_async_request(request)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        if _SESSION_HEADER in request.headers and _says_session_lost(response):
+        if error := _status_error(request, response):
             await response.aclose()
-            return _session_lost(request, response.status_code)
+            body = {"jsonrpc": "2.0", "id": None, "error": error}
+            return httpx2.Response(response.status_code, json=body, request=request)
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
             raise httpx2.ReadError("the answer is packed, which was not asked for")
@@ -216,16 +219,19 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
         await self._http.aclose()
 
 
-def _says_session_lost(response: httpx2.Response) -> bool:
-    """By the protocol the status is 404; servers of early SDKs say 400, in plain text."""
+def _status_error(request: httpx2.Request, response: httpx2.Response) -> dict[str, object] | None:
+    """The error of the protocol that a status of HTTP means; None where it means none, or the body has one already.
+
+    A session that is not known is 404 by the protocol, whatever the body; servers of early SDKs say 400, in plain text.
+    """
+    status = response.status_code
     is_json = response.headers.get("content-type", "").startswith("application/json")
-    return response.status_code == 404 or (response.status_code == 400 and not is_json)
-
-
-def _session_lost(request: httpx2.Request, status: int) -> httpx2.Response:
-    """An error of the protocol in place of what a server says, in whatever words, of a session it does not know."""
-    error = {"code": SESSION_LOST, "message": f"the server does not know the session any more (HTTP {status})"}
-    return httpx2.Response(status, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
+    words = f"HTTP {status} {response.reason_phrase}"
+    if _SESSION_HEADER in request.headers and (status == 404 or (status == 400 and not is_json)):
+        return {"code": SESSION_LOST, "message": f"the server does not know the session any more ({words})"}
+    if status < 400 or is_json:
+        return None
+    return {"code": REFUSED if status < 500 else INTERNAL_ERROR, "message": words}
 
 
 class _BoundedBody(httpx2.AsyncByteStream):
