@@ -17,7 +17,7 @@ from typing import TypeVar
 import httpx
 
 from chargehand.postgres.client_thread import client_thread
-from chargehand.postgres.driver import connect
+from chargehand.postgres.driver import Row, connect
 from chargehand.store_url import postgres_url
 from tests.cluster.judge import Verdict, judge
 from tests.cluster.outside import Call, CallLog
@@ -67,8 +67,8 @@ def note(about: str) -> str:
         time.sleep(SECONDS if phase == "begin" else 0)
     return about
 '''
-_DRIVER = """
-    SELECT owners.pid FROM chargehand.runs JOIN chargehand.owners ON owners.number = runs.owner WHERE runs.run = $1
+_DRIVERS = """
+    SELECT runs.run, owners.pid FROM chargehand.runs JOIN chargehand.owners ON owners.number = runs.owner
 """
 Found = TypeVar("Found")
 
@@ -315,16 +315,20 @@ class Cluster:
 
     def driver_of(self, run: str) -> Process | None:
         """The process that drives a run, by the store."""
+        return self.drivers().get(run)
 
-        async def look() -> int | None:
+    def drivers(self) -> dict[str, Process]:
+        """The process that drives each run, by the store."""
+
+        async def look() -> list[Row]:
             connection = await connect(postgres_url(self.superuser))
             try:
-                return await connection.fetchval(_DRIVER, run)
+                return await connection.fetch(_DRIVERS)
             finally:
                 connection.terminate()
 
-        pid = client_thread().wait(look())
-        return next((process for process in (*self.workers, *self.servers) if process.pid == pid), None)
+        processes = {process.pid: process for process in (*self.workers, *self.servers)}
+        return {run: processes[pid] for run, pid in client_thread().wait(look()) if pid in processes}
 
     # --- networks
 

@@ -9,6 +9,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
 from msgspec import Struct, field
@@ -112,9 +113,10 @@ def server_killed(made: Cluster, trials: Trials, _chance: random.Random) -> None
 def worker_drained(made: Cluster, trials: Trials, _chance: random.Random) -> None:
     """SIGTERM of a worker that drives fifty runs, with a call under way in each."""
     victim, *others = made.workers
-    with _frozen(others):
-        runs = [made.begin(made.next_errand(), 1) for _ in range(_DRAINED_RUNS)]
-        wait_for("the worker drives all runs", lambda: all(made.driver_of(run) is victim for run in runs))
+    with _frozen(others), ThreadPoolExecutor(8) as threads:  # the first run must not be over before the last begins
+        errands = [made.next_errand() for _ in range(_DRAINED_RUNS)]
+        runs = list(threads.map(made.begin, errands, [1] * _DRAINED_RUNS))
+        wait_for("the worker drives all runs", lambda: _drives_all(victim, runs, made.drivers()))
     repeated = _made_again(made)
     seconds = victim.terminate()
     trials.note("process gone", seconds)
@@ -130,6 +132,10 @@ def worker_drained(made: Cluster, trials: Trials, _chance: random.Random) -> Non
         for task in replay(read_run(made.store, run)).tasks.values():
             if (task.attempt, task.crashes) != (1, 0):
                 trials.problems.append(f"{run}: attempt {task.attempt}, {task.crashes} crashes, after an orderly stop")
+
+
+def _drives_all(process: Process, runs: Sequence[str], drivers: Mapping[str, Process]) -> bool:
+    return all(drivers.get(run) is process for run in runs)
 
 
 def _made_again(made: Cluster) -> int:

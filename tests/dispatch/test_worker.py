@@ -18,7 +18,7 @@ from tests.server.running import running, settings_in
 from tests.temporal import TemporalServer
 
 SECRET = "hush-1f7c0b2e9d"
-_TEAM = """\
+_TEAM = """
 version: 1
 name: errands
 supervisor: {combine: none}
