@@ -143,8 +143,8 @@ def test_killed_processes_of_a_worker_and_of_its_run_repeat_only_calls_under_way
     with cluster() as made:
         made.write_team(milliseconds=300, tool_calls=2, queue="gpu")
         server = made.start_server()
-        drivers = [made.start_worker("--queues", "errands", "--heartbeat", "3s") for _ in range(2)]
-        far = [made.start_worker("--queues", "gpu", "--heartbeat", "3s") for _ in range(2)]
+        drivers = [made.start_worker("--queues", "errands") for _ in range(2)]
+        far = [made.start_worker("--queues", "gpu") for _ in range(2)]
         for process in (server, *drivers, *far):
             process.wait_ready()
         run = made.begin("e1", 20)

@@ -6,15 +6,13 @@ Nothing is changed. No password is shown.
 from collections.abc import Collection, Iterator, Mapping
 
 from chargehand.config.doctor import CheckResult, bad, good, missing
-from chargehand.dispatch.engine import EngineUrl
+from chargehand.dispatch.engine import MAX_SKEW, EngineUrl
 from chargehand.engine.policy import Seconds
 from chargehand.errors import ChargehandError, Invalid, StoreUnavailable
 from chargehand.journal.postgres_status import Backlog, DatabaseStatus, read_backlog, read_database
 from chargehand.models.providers import install_command
 from chargehand.store_url import PostgresUrl
 
-MAX_SKEW: Seconds = 5.0
-"""Above this, processes do not agree about deadlines: workers refuse to start."""
 _LATE: Seconds = 60.0
 """Runs that wait longer than this for a process are waiting for something that is missing."""
 _LATE_COMMAND: Seconds = 5.0
@@ -100,7 +98,9 @@ def _check_database(store: PostgresUrl, database: DatabaseStatus) -> Iterator[Ch
         yield missing("pgvector", "not installed: archives cannot be searched by vectors", todo)
     skew = f"{abs(database.clock_skew):.1f} s {'behind' if database.clock_skew > 0 else 'ahead of'} the database"
     if abs(database.clock_skew) > MAX_SKEW:
-        yield bad("clock", f"this host is {skew}", "set both clocks by NTP; workers refuse to start like this")
+        yield bad(
+            "clock", f"this host is {skew}", "set both clocks by NTP; servers and workers refuse to start like this"
+        )
     else:
         yield good("clock", f"this host is {skew}")
 

@@ -8,10 +8,13 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 
 LOCAL = "local"
 """The engine that drives each run in the process that began it."""
+MAX_SKEW: Seconds = 5.0
+"""How far the clock of a process may be from that of the database: deadlines are instants, kept by any process."""
 _NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}\Z")
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from msgspec import Struct
 
 from chargehand.dispatch.dispatcher import JobDispatcher
-from chargehand.dispatch.engine import Engine
+from chargehand.dispatch.engine import MAX_SKEW, Engine
 from chargehand.dispatch.job_driver import JobDriver
 from chargehand.dispatch.reconciler import INTERVAL, keep_reconciling, reconcile
 from chargehand.engine.policy import Seconds
@@ -23,8 +23,6 @@ from chargehand.server.teams import Teams
 from chargehand.server.tenants import Tenant, Tenants
 
 logger = logging.getLogger(__name__)
-MAX_SKEW: Seconds = 5.0
-"""How far the clock of a process may be from that of the database: deadlines are instants, kept by any process."""
 
 
 class WorkSettings(Struct, frozen=True):
