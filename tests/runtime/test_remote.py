@@ -202,32 +202,8 @@ async def test_an_attempt_that_is_stopped_stops_elsewhere() -> None:
     assert ended.ending == "cancelled"
 
 
-async def test_a_run_that_ended_after_a_crash_leaves_nothing_at_work_elsewhere() -> None:
-    running = asyncio.Event()
-
-    async def work(_assignment: Assignment, _context: StepContext) -> object:
-        running.set()
-        await asyncio.sleep(60)
-        return "done"
-
-    make = function_team(work)
-    journal = MemoryJournal()
-    async with two_processes(make, journal) as (runner, _elsewhere):
-        async with asyncio.TaskGroup() as jobs:
-            outcome = jobs.create_task(start(runner, make()))
-            await running.wait()
-            outcome.cancel()  # the process of the outer run is stopped: what runs elsewhere goes on
-        (run,) = await runs_inside(journal)
-        assert (await journal.row(run)).ended is None
-        assert (await runner.resume("r", ev.CancelRequested("enough"))).ending == "cancelled"
-
-        async def has_ended() -> bool:
-            return (await journal.row(run)).ended is not None
-
-        await until(has_ended)
-
-
-async def test_what_no_process_drives_any_more_is_cancelled_without_waiting_for_one() -> None:
+@pytest.mark.parametrize("is_driven", [True, False])
+async def test_a_run_that_ended_after_a_crash_leaves_nothing_at_work_elsewhere(*, is_driven: bool) -> None:
     running = asyncio.Event()
 
     async def work(_assignment: Assignment, _context: StepContext) -> object:
@@ -241,17 +217,23 @@ async def test_what_no_process_drives_any_more_is_cancelled_without_waiting_for_
         async with asyncio.TaskGroup() as jobs:
             outcome = jobs.create_task(start(runner, make()))
             await running.wait()
-            outcome.cancel()
+            outcome.cancel()  # the process of the outer run is stopped: what runs elsewhere goes on
         (run,) = await runs_inside(journal)
-        elsewhere.kill(run)
+        assert (await journal.row(run)).ended is None
+        if not is_driven:
+            elsewhere.kill(run)
 
-        async def is_left() -> bool:
-            return not (await journal.row(run)).held
+            async def is_left() -> bool:
+                return not (await journal.row(run)).held
 
-        await until(is_left)
+            await until(is_left)
         assert (await runner.resume("r", ev.CancelRequested("enough"))).ending == "cancelled"
-        assert (await journal.row(run)).ended is not None
-    assert elsewhere.told == []
+
+        async def has_ended() -> bool:
+            return (await journal.row(run)).ended is not None
+
+        await until(has_ended)
+    assert bool(elsewhere.told) == is_driven, "no process is waited for where none drives it"
 
 
 async def test_a_resumed_run_finds_what_is_at_work_elsewhere_and_nothing_is_done_twice() -> None:

@@ -132,26 +132,6 @@ def test_what_is_given_along_with_a_created_run_is_checked_and_written_with_it()
     asyncio.run(story())
 
 
-@pytest.mark.parametrize(("patience", "begun"), [(60.0, [0, 1, 2]), (1.0, [0, 0, 1, 2])])
-def test_a_drained_run_begins_no_step_and_its_open_call_may_finish(patience: float, begun: list[int]) -> None:
-    executor = Calls()
-    stage = Stage(executor)
-
-    async def story() -> str:
-        job = asyncio.get_running_loop().create_task(stage.driver.start("run", ASKED))
-        await asyncio.sleep(5.0)
-        began = asyncio.get_running_loop().time()
-        await stage.driver.drain(patience)
-        assert asyncio.get_running_loop().time() - began < 6.0
-        job.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await job
-        return (await stage.driver.resume("run")).ending
-
-    assert stage.play(story) == "complete"
-    assert executor.begun == begun
-
-
 class Function(Calls):
     """A worker that makes no steps: it is a function, or an agent of another framework."""
 
@@ -159,9 +139,18 @@ class Function(Calls):
         return await self._call(0)("")
 
 
-@pytest.mark.parametrize(("patience", "begun"), [(60.0, [0]), (1.0, [0, 0])])
-def test_a_drained_worker_that_makes_no_steps_may_finish(patience: float, begun: list[int]) -> None:
-    executor = Function()
+@pytest.mark.parametrize(
+    ("executor", "patience", "begun"),
+    [
+        (Calls(), 60.0, [0, 1, 2]),
+        (Calls(), 1.0, [0, 0, 1, 2]),
+        (Function(), 60.0, [0]),
+        (Function(), 1.0, [0, 0]),
+    ],
+)
+def test_a_drained_run_begins_no_step_and_what_is_under_way_may_finish(
+    executor: Calls, patience: float, begun: list[int]
+) -> None:
     stage = Stage(executor)
 
     async def story() -> str:
