@@ -47,6 +47,9 @@ class Desk:
     async def run_share(self, estimate: Amount, own: Budget) -> Amount:
         raise NotImplementedError
 
+    async def read_file(self, file: str) -> bytes:
+        raise AssertionError(f"an answer reads no files: {file}")
+
     def worker_loads(self) -> Mapping[str, WorkerLoad]:
         return {}
 

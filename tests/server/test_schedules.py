@@ -28,13 +28,13 @@ def test_the_next_and_the_latest_time_are_those_of_its_place() -> None:
 
 
 def test_a_time_that_the_clock_skips_is_made_up_for_and_one_that_comes_twice_is_made_once() -> None:
-    night = Schedule("night", "30 2 * * *", "Report.", "Europe/Berlin")
+    night = Schedule("night", cron="30 2 * * *", request="Report.", timezone="Europe/Berlin")
     spring = datetime(2026, 3, 28, 12, tzinfo=UTC).timestamp()
     assert datetime.fromtimestamp(night.next_time(spring), UTC) == datetime(2026, 3, 29, 1, tzinfo=UTC)
     autumn = night.next_time(datetime(2026, 10, 24, 12, tzinfo=UTC).timestamp())
     assert datetime.fromtimestamp(autumn, UTC) == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
     assert datetime.fromtimestamp(night.next_time(autumn), UTC) == datetime(2026, 10, 26, 1, 30, tzinfo=UTC)
-    often = Schedule("often", "*/30 * * * *", "Report.", "Europe/Berlin")
+    often = Schedule("often", cron="*/30 * * * *", request="Report.", timezone="Europe/Berlin")
     second_hour = datetime(2026, 10, 25, 1, 30, tzinfo=UTC).timestamp()
     assert often.latest_time(second_hour + 5, 600) == second_hour
 
