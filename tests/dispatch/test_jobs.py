@@ -59,6 +59,17 @@ async def test_a_run_that_needs_a_person_is_settled_and_in_no_job_until_it_is_be
     assert await journal.jobs.settled(["a"]) == set()
 
 
+async def test_a_run_that_a_command_took_up_is_open_again_and_driven_by_workers_if_the_command_dies(
+    journal: PostgresJournal,
+) -> None:
+    await journal.jobs.assign(["a"], "one", queue="q")
+    await journal.jobs.park("a", "one")
+    lease = await journal.claim("a")  # by `chargehand resume`, which asks no engine
+    assert await journal.jobs.settled(["a"]) == set(), "who waits for it waits on"
+    await journal.release(lease)
+    assert UndrivenRun("a", "q", None) in await journal.jobs.undriven(limit=10)
+
+
 async def test_runs_that_no_process_drives_are_those_that_nobody_holds(journal: PostgresJournal) -> None:
     await journal.jobs.assign(["a"], "one", queue="q")
     lease = await journal.claim("b")

@@ -82,7 +82,7 @@ _CLAIM_STATUS = f"""
     WHERE runs.tenant = current_tenant() AND runs.run = ANY ($1::text[])
 """  # noqa: S608 - of our own words
 _CLAIM = """
-    UPDATE runs SET epoch = epoch + 1, holder = claim.holder, owner = $3
+    UPDATE runs SET epoch = epoch + 1, holder = claim.holder, owner = $3, parked = false
     FROM unnest($1::bigint[], $2::text[]) AS claim (number, holder) WHERE runs.number = claim.number
     RETURNING runs.run, runs.number, runs.epoch, runs.seq
 """
