@@ -438,7 +438,7 @@ class _RemoteDriver(Struct, frozen=True):
                 await self.end(run, _NOT_OWED)
 
     async def end(self, run: str, cancel: ev.CancelRequested) -> None:
-        await cancel_shared(self.runner, self.dispatcher, run, cancel, quiet=True)
+        await self.dispatcher.tell(run, cancel)
 
 
 async def _patiently(call: Callable[[], Awaitable[_Outcome]]) -> _Outcome:
