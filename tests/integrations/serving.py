@@ -30,9 +30,9 @@ from tests.server.running import TOKEN
 class Process:
     """`chargehand serve` with the garden's team and these plugins."""
 
-    def __init__(self, folder: Path, *plugins: str) -> None:
+    def __init__(self, folder: Path, *plugins: str, port: int = 0) -> None:
         options = [word for plugin in plugins for word in ("--plugin", f"chargehand.integrations.{plugin}:api")]
-        places = ["--team", str(folder / "team"), "--data", str(folder / "data"), "--port", "0"]
+        places = ["--team", str(folder / "team"), "--data", str(folder / "data"), "--port", str(port)]
         self.popen = subprocess.Popen(
             [sys.executable, "-m", "chargehand", "serve", *places, *options],
             stdout=subprocess.PIPE,
@@ -49,16 +49,19 @@ class Process:
         self.popen.kill()
         self.popen.wait()
 
+    def close(self) -> None:
+        self.popen.kill()
+        self.popen.communicate()
+
 
 @contextmanager
-def process(folder: Path, *plugins: str) -> Generator[tuple[Process, Garden]]:
-    server = Process(folder, *plugins)
+def process(folder: Path, *plugins: str, port: int = 0) -> Generator[tuple[Process, Garden]]:
+    server = Process(folder, *plugins, port=port)
     try:
         with httpx.Client(base_url=server.url, headers=server.headers, timeout=60) as client:
             yield server, Garden(server, client, folder / "team")  # pyright: ignore[reportArgumentType] - it has what is used
     finally:
-        server.kill()
-        server.popen.communicate()
+        server.close()
 
 
 # --- teams that ask

@@ -1,10 +1,13 @@
 """Teams as A2A agents, with the real client of the SDK over real sockets."""
 
+import asyncio
+import socket
+import time
 import uuid
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
@@ -18,7 +21,7 @@ from chargehand import MemoryJournal, Plan, Supervisor, Task, Team, Worker
 from chargehand.engine.plan import TaskId
 from chargehand.integrations.a2a_server import a2a_api
 from chargehand.integrations.a2a_worker import from_a2a
-from tests.integrations.serving import importable, painters, payers, process
+from tests.integrations.serving import Process, importable, painters, payers, process
 from tests.server.api import GOAL, Garden, key_for, team_in
 from tests.server.running import running, settings_in
 
@@ -238,6 +241,43 @@ async def test_a_remote_agent_does_a_task_of_a_team(tmp_path: Path) -> None:
         assert result.ending == "complete"
         assert "48.00 euros" in str(result.answer)
         assert len(home.client.get("/api/runs").json()["runs"]) == 1
+
+
+def restart_at_work(folder: Path, server: Process, home: Garden, port: int) -> Process:
+    """Kill the server while it works for somebody who asks after the task, and start it again."""
+    runs: list[dict[str, Any]] = []
+    deadline = time.monotonic() + 30
+    while not runs and time.monotonic() < deadline:
+        time.sleep(0.05)
+        runs = home.client.get("/api/runs").json()["runs"]
+    home.tool_called(runs[0]["run"])
+    time.sleep(0.5)
+    server.kill()
+    time.sleep(1)
+    restarted = Process(folder, "a2a_server", port=port)
+    home.let_go()
+    return restarted
+
+
+@pytest.mark.parametrize("effect", ["idempotent", "effect"])
+async def test_a_task_outlives_kill_9_of_its_remote_agent(
+    effect: Literal["idempotent", "effect"], tmp_path: Path
+) -> None:
+    team_in(tmp_path / "team")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with process(tmp_path, "a2a_server", port=port) as (server, home):
+        home.hold()
+        worker = from_a2a("gardener", f"{server.url}/a2a/garden", headers=server.headers, effect=effect)
+        async with asyncio.TaskGroup() as jobs:
+            job = jobs.create_task(asking(worker).run("Ask the garden."))
+            restarted = await asyncio.to_thread(restart_at_work, tmp_path, server, home, port)
+        restarted.close()
+    result = job.result()
+    assert result.ending == "complete"
+    assert "48.00 euros" in str(result.answer)
+    assert len(result.trace().tasks[0].attempts) == 1
 
 
 async def test_what_a_remote_agent_asks_is_asked_of_the_person(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ _OPEN = (pb.TASK_STATE_SUBMITTED, pb.TASK_STATE_WORKING, pb.TASK_STATE_UNSPECIFI
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
 _CANCEL_SECONDS = 5.0
+_LONGEST_OUTAGE = 60.0
+"""For how long an agent that has a task may be out of reach before the attempt fails."""
 
 
 def from_a2a(
@@ -76,9 +78,8 @@ class RemoteAgent:
             raise self._failed(error) from error
 
     def _failed(self, error: Exception) -> WorkFailed:
-        is_refusal = isinstance(error, A2AError | A2AClientError) and not isinstance(error.__cause__, httpx.HTTPError)
         message = f"{self._url}: {str(error) or type(error).__name__}"
-        return WorkFailed(Failure("logic" if is_refusal else "network", message))
+        return WorkFailed(Failure("network" if _is_outage(error) else "logic", message))
 
     async def _send(self, context: StepContext, client: Client, message: pb.Message) -> pb.Task:
         """Send a message and wait until its task has ended or asks. A recorded answer is not asked for again."""
@@ -95,6 +96,11 @@ class RemoteAgent:
         return ParseDict(cast("dict[str, Any]", recorded), pb.Task(), ignore_unknown_fields=True)
 
 
+def _is_outage(error: Exception) -> bool:
+    """Whether the agent was not reached, other than refusing what was asked."""
+    return isinstance(error, httpx.HTTPError) or isinstance(error.__cause__, httpx.HTTPError)
+
+
 def _http_client(headers: Mapping[str, str]) -> httpx.AsyncClient:
     """A client whose requests belong to the trace of the step that makes them."""
 
@@ -107,11 +113,18 @@ def _http_client(headers: Mapping[str, str]) -> httpx.AsyncClient:
 async def _call(client: Client, message: pb.Message) -> pb.Task:
     task = await _sent(client, message)
     pause = _FIRST_PAUSE
+    clock = asyncio.get_running_loop().time
+    last_answer = clock()
     try:
         while task.status.state in _OPEN:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-            task = await client.get_task(pb.GetTaskRequest(id=task.id))
+            try:
+                task = await client.get_task(pb.GetTaskRequest(id=task.id))
+                last_answer = clock()
+            except (httpx.HTTPError, A2AClientError) as error:
+                if not _is_outage(error) or clock() - last_answer > _LONGEST_OUTAGE:
+                    raise
     except asyncio.CancelledError:  # the run does not wait any more: neither need the agent work
         with suppress(Exception):
             async with asyncio.timeout(_CANCEL_SECONDS):
