@@ -137,6 +137,14 @@ def test_what_cannot_be_kept_is_refused_and_says_why(
         assert len(home.client.get("/api/files").json()["files"]) == 1
 
 
+def test_an_upload_that_does_not_say_its_length_is_bounded_too(tmp_path: Path) -> None:
+    with garden(tmp_path, limits=ServerLimits(upload=2000)) as home:
+        pieces = iter([b"x" * 1500] * 2)
+        found = home.client.post("/api/files", content=pieces, headers={"Content-Type": "text/plain"})
+        assert (found.status_code, found.json()["code"]) == (413, "too_large"), found.text
+        assert home.client.get("/api/files").json() == {"files": []}
+
+
 def test_files_of_another_tenant_and_deleted_ones_are_not_there(tmp_path: Path) -> None:
     with garden(tmp_path) as home:
         theirs = upload(home.client, b"secret", "text/plain").json()["id"]
