@@ -107,7 +107,7 @@ def test_a_file_is_kept_over_a_restart_and_downloaded_as_it_was(tmp_path: Path) 
         first = upload(client, PNG, "image/png").json()
         assert upload(client, PNG, "image/png").json() == first, "the same file again is the same file"
     with desk(tmp_path) as (_, model, client):
-        assert client.get("/api/files").json() == {"files": [first]}
+        assert client.get("/api/files").json() == {"files": [first], "next": None}
         assert client.get(f"/api/files/{first['id']}").json() == first
         content = client.get(f"/api/files/{first['id']}/content")
         assert content.content == PNG
@@ -142,7 +142,7 @@ def test_an_upload_that_does_not_say_its_length_is_bounded_too(tmp_path: Path) -
         pieces = iter([b"x" * 1500] * 2)
         found = home.client.post("/api/files", content=pieces, headers={"Content-Type": "text/plain"})
         assert (found.status_code, found.json()["code"]) == (413, "too_large"), found.text
-        assert home.client.get("/api/files").json() == {"files": []}
+        assert home.client.get("/api/files").json() == {"files": [], "next": None}
 
 
 def test_files_of_another_tenant_and_deleted_ones_are_not_there(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_an_openai_client_uploads_once_and_names_the_file_in_its_messages(tmp_pa
     ):
         file = client.files.create(file=("cat.png", PNG), purpose="user_data")
         assert (file.filename, file.bytes, file.status) == ("cat.png", len(PNG), "processed")
-        assert [one.id for one in client.files.list()] == [file.id]
+        assert [one.id for one in client.files.list(limit=1)] == [file.id]
         assert client.files.content(file.id).content == PNG
         text: Any = {"type": "text", "text": "What is in it?"}
         parts: list[Any] = [text, {"type": "file", "file": {"file_id": file.id}}]

@@ -23,7 +23,10 @@ async def test_files_are_kept_once_within_their_room_and_read_by_another_process
         with pytest.raises(Refused, match="no room"):
             await second.files.add(other, bytes(45), room=300)
         await second.files.add(other, bytes(45), room=301)
-        assert await first.files.list() == [other, FILE]
+        assert await first.files.list(limit=5) == [other, FILE]
+        assert await first.files.list(limit=1) == [other]
+        assert await first.files.list(before=other.id, limit=1) == [FILE]
+        assert await first.files.list(before=FILE.id, limit=1) == []
         assert await second.files.read(FILE.id) == BODY
         await first.files.delete(FILE.id)
         for call in (second.files.get, second.files.read, second.files.delete):

@@ -109,7 +109,7 @@ async def copy_journal(source: JournalSide, target: JournalSide, report: ReportP
 async def _copy_files(source: JournalSide, target: JournalSide) -> None:
     if source.journal.files is None or target.journal.files is None:
         return
-    for file in await source.journal.files.list():
+    for file in await _list_files(source):
         await target.journal.files.add(file, await source.journal.files.read(file.id), room=maxsize)
 
 
@@ -170,7 +170,13 @@ async def compare_journals(source: JournalSide, target: JournalSide, report: Rep
 
 
 async def _list_files(side: JournalSide) -> list[StoredFile]:
-    return [] if side.journal.files is None else await side.journal.files.list()
+    files: list[StoredFile] = []
+    while side.journal.files is not None:
+        page = await side.journal.files.list(before=files[-1].id if files else "", limit=_PAGE)
+        files += page
+        if len(page) < _PAGE:
+            break
+    return files
 
 
 _ADVICE = "Do not use the target; make sure that nothing writes to either of them, empty the target and copy again"

@@ -47,8 +47,8 @@ class Files(Protocol):
         """The bytes of a file; Unknown if it is not there."""
         ...
 
-    async def list(self) -> list[StoredFile]:
-        """All of them, the latest first."""
+    async def list(self, *, before: str = "", limit: int) -> list[StoredFile]:
+        """At most so many files, the latest first; with `before`, those that follow this one in the list."""
         ...
 
     async def delete(self, file: str) -> None:
@@ -79,7 +79,10 @@ _ADD = f"""
     WHERE (SELECT coalesce(sum(size), 0) FROM files) + :size <= :room ON CONFLICT DO NOTHING
 """  # noqa: S608 - of our own words
 _GET = f"SELECT {_COLUMNS} FROM files WHERE id = ?"  # noqa: S608 - as above
-_LIST = f"SELECT {_COLUMNS} FROM files ORDER BY at DESC, id"  # noqa: S608 - as above
+_LIST = f"""
+    SELECT {_COLUMNS} FROM files WHERE :before = '' OR (at, id) < (SELECT at, id FROM files WHERE id = :before)
+    ORDER BY at DESC, id DESC LIMIT :limit
+"""  # noqa: S608 - as above
 
 
 class SqliteFiles:
@@ -122,8 +125,9 @@ class SqliteFiles:
             raise file_unknown(file)
         return row[0]
 
-    async def list(self) -> list[StoredFile]:
-        rows = await self._database.read(lambda db: db.execute(_LIST).fetchall())
+    async def list(self, *, before: str = "", limit: int) -> list[StoredFile]:
+        values = {"before": before, "limit": limit}
+        rows = await self._database.read(lambda db: db.execute(_LIST, values).fetchall())
         return [StoredFile(*row) for row in rows]
 
     async def delete(self, file: str) -> None:

@@ -12,7 +12,10 @@ _ADD = f"""
 _GET = f"SELECT {_COLUMNS} FROM files WHERE tenant = current_tenant() AND id = $1"  # noqa: S608 - as above
 _READ = "SELECT body FROM files WHERE tenant = current_tenant() AND id = $1"
 _LIST = f"""
-    SELECT {_COLUMNS} FROM files WHERE tenant = current_tenant() ORDER BY at DESC, id
+    SELECT {_COLUMNS} FROM files WHERE tenant = current_tenant() AND ($1 = '' OR (at, id) < (
+        SELECT at, id FROM files WHERE tenant = current_tenant() AND id = $1
+    ))
+    ORDER BY at DESC, id DESC LIMIT $2
 """  # noqa: S608 - as above
 _DELETE = "DELETE FROM files WHERE tenant = current_tenant() AND id = $1 RETURNING id"
 
@@ -43,8 +46,8 @@ class PostgresFiles:
             raise file_unknown(file)
         return bytes(rows[0][0])
 
-    async def list(self) -> list[StoredFile]:
-        return [StoredFile(*row) for row in await self._database.fetch(_LIST)]
+    async def list(self, *, before: str = "", limit: int) -> list[StoredFile]:
+        return [StoredFile(*row) for row in await self._database.fetch(_LIST, before, limit)]
 
     async def delete(self, file: str) -> None:
         if not await self._database.fetch(_DELETE, file):

@@ -14,7 +14,7 @@ from chargehand.engine.value import decode_value
 from chargehand.journal.files import StoredFile
 from chargehand.models.artifacts import Artifact, Chart, Figure, Passages, Table
 from chargehand.server.api.operations import operation
-from chargehand.server.api.shapes import RequestBody
+from chargehand.server.api.shapes import PageSize, RequestBody
 from chargehand.server.files import BYTES, add_file, download, files_of
 from chargehand.server.run_control import read_run
 from chargehand.server.tenants import Tenant
@@ -28,8 +28,16 @@ class UploadQuery(RequestBody, frozen=True):
     """What the file is called."""
 
 
+class FileQuery(RequestBody, frozen=True):
+    """A page of files. Pass `next` of a page as `before` of the next call."""
+
+    before: str = ""
+    limit: PageSize = 50
+
+
 class FileList(Struct, frozen=True):
     files: tuple[StoredFile, ...]
+    next: str | None
 
 
 @operation("POST", "/api/files", scope="run", uploads=True)
@@ -40,9 +48,10 @@ async def upload_file(tenant: Tenant, request: Request, query: UploadQuery) -> S
 
 
 @operation("GET", "/api/files")
-async def list_files(tenant: Tenant) -> FileList:
-    """The uploaded files, the latest first."""
-    return FileList(tuple(await files_of(tenant).list()))
+async def list_files(tenant: Tenant, query: FileQuery) -> FileList:
+    """The uploaded files, the latest first; a page of them."""
+    files = await files_of(tenant).list(before=query.before, limit=query.limit)
+    return FileList(tuple(files), files[-1].id if len(files) == query.limit else None)
 
 
 @operation("GET", "/api/files/{file}")

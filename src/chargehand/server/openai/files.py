@@ -18,10 +18,12 @@ from chargehand.server.openai.answer_format import refused
 from chargehand.server.openai.request import FILE_PARTS, MessageSent, TeamTarget
 from chargehand.server.routing import Api
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import Problem, part, reply
+from chargehand.server.wire import Problem, number, part, reply
 
 Json: TypeAlias = dict[str, Any]
 _PURPOSE = "user_data"
+_PAGE = 100
+_MAX_PAGE = 10_000
 
 # --- in messages
 
@@ -40,10 +42,10 @@ class Attachment(Struct, frozen=True):
 def read_attachments(messages: Sequence[MessageSent], param: str) -> tuple[Attachment, ...]:
     """The files and pictures in messages."""
     attachments: list[Attachment] = []
-    for number, message in enumerate(messages):
-        for place, item in enumerate(message.content if isinstance(message.content, list) else ()):
+    for place, message in enumerate(messages):
+        for position, item in enumerate(message.content if isinstance(message.content, list) else ()):
             if item.get("type") in FILE_PARTS:
-                attachments.append(_attachment(item, f"{param}[{number}].content[{place}]"))
+                attachments.append(_attachment(item, f"{param}[{place}].content[{position}]"))
     return tuple(attachments)
 
 
@@ -122,9 +124,10 @@ async def create_file(request: Request, tenant: Tenant) -> Response:
     return reply(_file(await add_file(tenant, name, media_type, body)))
 
 
-async def list_files(_request: Request, tenant: Tenant) -> Response:
-    files = [_file(file) for file in await files_of(tenant).list()]
-    return reply({"object": "list", "data": files, "has_more": False})
+async def list_files(request: Request, tenant: Tenant) -> Response:
+    limit = number(request, "limit", _PAGE, 1, _MAX_PAGE)
+    files = await files_of(tenant).list(before=request.query_params.get("after", ""), limit=limit)
+    return reply({"object": "list", "data": [_file(file) for file in files], "has_more": len(files) == limit})
 
 
 async def show_file(request: Request, tenant: Tenant) -> Response:
