@@ -51,13 +51,13 @@ from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Policy, Seconds
 from chargehand.engine.roster import Match
 from chargehand.errors import Invalid
+from chargehand.extras import OfExtra
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import Journal, RouteExample, Source
 from chargehand.journal.store import opened_journal
 from chargehand.memory.catalog import Memory
 from chargehand.memory.session import OpenMemory
 from chargehand.models.prices import Price
-from chargehand.models.providers import install_command
 from chargehand.models.resolve import Finder, Lookup
 from chargehand.models.wrappers import Hedging
 from chargehand.runtime.approving import (
@@ -607,12 +607,8 @@ class Team:
         `data` is the folder of its runs and memory. Without a `token` one is made and shown once; `no_token` asks for
         none, which only this machine may be allowed. `apis` are `HttpApi`s, of `chargehand.server.extension`.
         """
-        try:
+        with OfExtra("serve()", "server"):
             serving = import_module("chargehand.server.serving")  # not imported above: the server is built on teams
-        except ModuleNotFoundError as error:
-            if (error.name or "").startswith("chargehand"):
-                raise
-            raise Invalid(f"serve() needs {error.name}, which is not here: {install_command('server')}") from error
         serving.serve_teams(
             [self],
             host=host,

@@ -17,9 +17,9 @@ from chargehand import Supervisor, Team, Worker
 from chargehand.config import doctor
 from chargehand.config.doctor import CheckResult, Surroundings, check_store, writable
 from chargehand.config.environment import home
+from chargehand.extras import install_command
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.journal.store import examine_journal
-from chargehand.models.providers import install_command
 from tests.config.files import write
 
 SECRET = "sk-hush-hush-0123456789"

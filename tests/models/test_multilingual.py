@@ -11,9 +11,9 @@ import pytest
 from chargehand import Route
 from chargehand.agents.strategies.route import find_route_embedding, fit_meaning
 from chargehand.errors import Invalid, StoreUnavailable
+from chargehand.extras import install_command
 from chargehand.models import embeddings
 from chargehand.models.embeddings import MultilingualEmbedding, find_embedding
-from chargehand.models.providers import install_command
 from chargehand.models.request_facts import WorkerCard
 from chargehand.text.words import is_english
 

@@ -16,7 +16,7 @@ from chargehand.cli.format import ROOM, counted
 from chargehand.config.environment import lookup, secret_values
 from chargehand.config.load import load_mcp_servers
 from chargehand.errors import Invalid
-from chargehand.models.providers import install_command
+from chargehand.extras import OfExtra
 from chargehand.text.words import did_you_mean
 from chargehand.tools.calling import ToolFailed
 from chargehand.tools.mcp_client import McpServer
@@ -158,14 +158,10 @@ def _approve(options: Namespace, servers: Mapping[str, McpServer], console: Cons
 
 def _serve(options: Namespace) -> int:
     """Serve one client over standard input and output, until it closes them."""
-    try:
+    with OfExtra("mcp serve", "mcp,server"):
         from chargehand.integrations.mcp_server import serve_stdio  # noqa: PLC0415 - the SDK and the server are extras
         from chargehand.server.app import serve_one_client  # noqa: PLC0415 - as above
         from chargehand.server.settings import ServerSettings  # noqa: PLC0415 - as above
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("chargehand"):
-            raise
-        raise Invalid(f"mcp serve needs {error.name}, which is not here: {install_command('mcp,server')}") from error
     settings = ServerSettings(
         data=options.data,
         store=options.store,

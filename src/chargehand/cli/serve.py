@@ -34,7 +34,7 @@ from chargehand.config.environment import lookup, secret_values
 from chargehand.config.python_objects import find_plugin
 from chargehand.engine.declared import argument_problem
 from chargehand.errors import Invalid, Unknown
-from chargehand.models.providers import install_command
+from chargehand.extras import OfExtra
 from chargehand.runtime.listeners import check_listener
 
 if TYPE_CHECKING:
@@ -134,13 +134,9 @@ def add_serve(parser: ArgumentParser) -> None:
 
 def serve(options: Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C: 0 after an orderly end."""
-    try:
+    with OfExtra("serve", "server"):
         from chargehand.server import app, settings  # noqa: PLC0415 - only this verb needs them
         from chargehand.server.middleware.gate import browser_token, first_token  # noqa: PLC0415 - as above
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("chargehand"):
-            raise
-        raise Invalid(f"serve needs {error.name}, which is not here: {install_command('server')}") from error
     wanted = _settings(options)
     settings.check(wanted)
 

@@ -23,7 +23,7 @@ from chargehand.cli.serve import TOKEN
 from chargehand.cli.tracing import listener_from
 from chargehand.config.environment import lookup, secret_values
 from chargehand.errors import Invalid
-from chargehand.models.providers import install_command
+from chargehand.extras import OfExtra
 
 PORT = 8284
 _QUEUE = re.compile(r"[\w.-]{1,100}\Z")
@@ -76,12 +76,8 @@ def add_worker(parser: ArgumentParser) -> None:
 
 def worker(options: Namespace) -> int:
     """Drive runs until SIGTERM or Ctrl-C: 0 after an orderly end."""
-    try:
+    with OfExtra("worker", "server"):
         from chargehand.server import app, cluster, settings  # noqa: PLC0415 - only this verb needs them
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("chargehand"):
-            raise
-        raise Invalid(f"worker needs {error.name}, which is not here: {install_command('server')}") from error
     from chargehand.models.prices import flat  # noqa: PLC0415 - as above
 
     wanted = settings.ServerSettings(

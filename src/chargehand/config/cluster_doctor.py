@@ -9,8 +9,8 @@ from chargehand.config.doctor import CheckResult, bad, good, missing
 from chargehand.dispatch.engine import MAX_SKEW, EngineUrl
 from chargehand.engine.policy import Seconds
 from chargehand.errors import ChargehandError, Invalid, StoreUnavailable
+from chargehand.extras import install_command
 from chargehand.journal.postgres_status import Backlog, DatabaseStatus, read_backlog, read_database
-from chargehand.models.providers import install_command
 from chargehand.store_url import PostgresUrl
 
 _LATE: Seconds = 60.0

@@ -26,6 +26,7 @@ from chargehand.config.describe import Description, describe
 from chargehand.config.environment import lookup, models_home, origin
 from chargehand.config.source import find_team
 from chargehand.errors import Invalid
+from chargehand.extras import install_command
 from chargehand.journal.store import examine_journal
 from chargehand.memory.session import examine_catalog
 from chargehand.models.prices import similar_models
@@ -34,7 +35,6 @@ from chargehand.models.providers import (
     HIDDEN,
     OTHERS,
     OWN,
-    install_command,
     is_in_process,
     key_variable,
     without_secrets,

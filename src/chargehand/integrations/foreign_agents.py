@@ -7,7 +7,7 @@ is one step of the attempt, so what is finished is not done again after a crash.
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct, structs
@@ -20,7 +20,6 @@ from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.call_errors import Party, call_refused
 from chargehand.models.prices import Price
-from chargehand.models.providers import install_command
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 
 Prompt: TypeAlias = Callable[[Assignment], str]
@@ -202,8 +201,3 @@ def status_failure(framework: str, error: BaseException | None) -> Failure | Non
             return structs.replace(failure, refusal=None)
         error = error.__cause__
     return None
-
-
-def not_installed(extra: str, error: ModuleNotFoundError) -> NoReturn:
-    """Say how to get the framework."""
-    raise Invalid(f"this needs {error.name}, which is not here: {install_command(extra)}") from error

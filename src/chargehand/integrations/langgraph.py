@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 from chargehand.agents.executor import Assignment
 from chargehand.engine.events import Effect
 from chargehand.engine.failure import Failure
+from chargehand.extras import OfExtra
 from chargehand.integrations.foreign_agents import (
     AgentQuestion,
     AgentTurn,
@@ -13,20 +14,17 @@ from chargehand.integrations.foreign_agents import (
     AgentWorker,
     ForeignAgent,
     check_agent,
-    not_installed,
     task_text,
 )
 from chargehand.models.prices import Price
 from chargehand.runtime.executor import WorkFailed
 
-try:
+with OfExtra("this", "langgraph"):
     from langchain_core.callbacks import UsageMetadataCallbackHandler
     from langchain_core.messages import BaseMessage
     from langgraph.errors import GraphRecursionError
     from langgraph.types import Command
     from pydantic_core import to_jsonable_python
-except ModuleNotFoundError as error:
-    not_installed("langgraph", error)
 
 
 @runtime_checkable

@@ -6,6 +6,7 @@ from typing import Any, cast
 from chargehand.agents.executor import Assignment
 from chargehand.engine.events import Effect
 from chargehand.engine.failure import Failure
+from chargehand.extras import OfExtra
 from chargehand.integrations.foreign_agents import (
     APPROVE,
     AgentTurn,
@@ -15,19 +16,16 @@ from chargehand.integrations.foreign_agents import (
     Prompt,
     approval_question,
     check_agent,
-    not_installed,
     place_of,
     task_text,
 )
 from chargehand.models.prices import Price
 
-try:
+with OfExtra("this", "openai-agents"):
     from agents import Agent, AgentsException, MaxTurnsExceeded, ModelBehaviorError, RunConfig, Runner, RunResult
     from agents.run_state import RunState
     from agents.usage import Usage
     from pydantic_core import to_jsonable_python
-except ModuleNotFoundError as error:
-    not_installed("openai-agents", error)
 
 
 def from_openai_agents(

@@ -17,7 +17,7 @@ from chargehand.concurrency import log_errors
 from chargehand.engine import events as ev
 from chargehand.engine.policy import Seconds
 from chargehand.engine.state import Work
-from chargehand.errors import Invalid
+from chargehand.extras import OfExtra
 from chargehand.integrations.spans import (
     NO_CONTENT,
     Content,
@@ -27,19 +27,16 @@ from chargehand.integrations.spans import (
     span_id,
     trace_id,
 )
-from chargehand.models.providers import install_command
 from chargehand.runtime.executor import TracingListener
 from chargehand.trace_context import TRACEPARENT, TraceContext, format_traceparent, parse_traceparent
 
-try:
+with OfExtra("OpenTelemetry", "otel"):
     from opentelemetry.context import Context
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
     from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
-except ModuleNotFoundError as error:
-    raise Invalid(f"OpenTelemetry needs {error.name}, which is not here: {install_command('otel')}") from error
 
 logger = logging.getLogger(__name__)
 
@@ -281,8 +278,6 @@ def _resource() -> Resource:
 
 
 def _otlp_exporter() -> SpanExporter:
-    try:
+    with OfExtra("OpenTelemetry", "otel"):
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - as needed
-    except ModuleNotFoundError as error:
-        raise Invalid(f"OpenTelemetry needs {error.name}, which is not here: {install_command('otel')}") from error
     return OTLPSpanExporter()

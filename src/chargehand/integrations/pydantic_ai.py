@@ -6,6 +6,7 @@ from typing import Any
 from chargehand.agents.executor import Assignment
 from chargehand.engine.events import Effect
 from chargehand.engine.failure import Failure
+from chargehand.extras import OfExtra
 from chargehand.integrations.foreign_agents import (
     APPROVE,
     AgentQuestion,
@@ -16,13 +17,12 @@ from chargehand.integrations.foreign_agents import (
     Prompt,
     approval_question,
     check_agent,
-    not_installed,
     place_of,
     task_text,
 )
 from chargehand.models.prices import Price
 
-try:
+with OfExtra("this", "pydantic-ai"):
     from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolDenied
     from pydantic_ai.agent import AbstractAgent
     from pydantic_ai.exceptions import UnexpectedModelBehavior, UsageLimitExceeded
@@ -30,8 +30,6 @@ try:
     from pydantic_ai.run import AgentRunResult
     from pydantic_ai.usage import RunUsage
     from pydantic_core import to_jsonable_python
-except ModuleNotFoundError as error:
-    not_installed("pydantic-ai", error)
 
 
 def from_pydantic_ai(

@@ -30,6 +30,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.errors import Invalid, StoreUnavailable
+from chargehand.extras import install_command
 from chargehand.memory.archives import Embedding
 from chargehand.models.call_errors import (
     NOTHING,
@@ -44,7 +45,7 @@ from chargehand.models.guard import Guarded
 from chargehand.models.http import Timeouts
 from chargehand.models.messages import Message, Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, ModelFailed
-from chargehand.models.providers import OWN, install_command, without_secrets
+from chargehand.models.providers import OWN, without_secrets
 from chargehand.models.resolve import Finder, Lookup, Options, models_folder
 from chargehand.models.wire import EndpointOptions, HttpModel, ReplyStream, checked_usage, decode_strictly
 from chargehand.text.words import nearest_names

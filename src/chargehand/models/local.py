@@ -27,12 +27,12 @@ from msgspec import Struct, structs
 
 from chargehand.engine.failure import Failure
 from chargehand.errors import ChargehandError, Invalid
+from chargehand.extras import install_command
 from chargehand.models.actions import Json, action_schema, bound, read_action, turns
 from chargehand.models.http import Timeouts, Transport
 from chargehand.models.messages import Reply, Request, Settings
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.openai import OpenAIChat
-from chargehand.models.providers import install_command
 
 Progress: TypeAlias = Callable[[str, int, int], None]  # what is being done, bytes so far, bytes in all
 

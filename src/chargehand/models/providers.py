@@ -1,7 +1,6 @@
 """The providers that can be named in a handle, what is known of them beforehand, and how extras are installed."""
 
 import re
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -133,17 +132,3 @@ def without_secrets(text: str) -> str:
         return f"://{HIDDEN if url['user'] else ''}{url['rest']}{HIDDEN if url['query'] else ''}"
 
     return _URL.sub(bare, text)
-
-
-# --- optional parts of the package
-
-
-_ROOT = Path(__file__).parents[3]
-
-
-def install_command(extra: str, root: Path = _ROOT) -> str:
-    """What to type to get an extra: in a checkout it is installed from the checkout, else by the package's name."""
-    if not (root / "pyproject.toml").is_file():
-        return f"pip install 'chargehand[{extra}]'"
-    here = "." if Path.cwd() == root else str(root)
-    return f"pip install -e '{here}[{extra}]'"

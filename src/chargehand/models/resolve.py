@@ -29,6 +29,7 @@ from msgspec import Struct
 from chargehand.engine.breaker import Breaker
 from chargehand.engine.policy import Breaking, Retry
 from chargehand.errors import Invalid
+from chargehand.extras import install_command
 from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.guard import BREAKING, RETRY, Guarded
 from chargehand.models.http import MOST_BYTES, PATIENCE, Timeouts, Transport
@@ -45,7 +46,6 @@ from chargehand.models.providers import (
     RECORDING,
     Place,
     WireProtocolName,
-    install_command,
     key_variable,
     without_secrets,
 )

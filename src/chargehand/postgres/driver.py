@@ -5,7 +5,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from chargehand.engine.policy import Seconds
-from chargehand.errors import Invalid, StoreError, StoreUnavailable
+from chargehand.errors import StoreError, StoreUnavailable
+from chargehand.extras import OfExtra
 from chargehand.store_url import PostgresUrl
 
 if TYPE_CHECKING:
@@ -61,10 +62,8 @@ class Pool(Protocol):
 
 
 def _asyncpg() -> "ModuleType":
-    try:
+    with OfExtra("PostgreSQL", "cluster"):
         import asyncpg  # noqa: PLC0415 - an extra  # pyright: ignore[reportMissingTypeStubs] - it has none
-    except ModuleNotFoundError as error:
-        raise Invalid("PostgreSQL needs asyncpg, which is not here: pip install 'chargehand[cluster]'") from error
     return asyncpg
 
 

@@ -15,8 +15,8 @@ from chargehand.dispatch.job_driver import JobDriver
 from chargehand.dispatch.reconciler import INTERVAL, keep_reconciling, reconcile
 from chargehand.engine.policy import Seconds
 from chargehand.errors import ChargehandError, Invalid, RunUnknown
+from chargehand.extras import OfExtra
 from chargehand.journal.protocol import Journal
-from chargehand.models.providers import install_command
 from chargehand.server.letta.sessions import Sessions
 from chargehand.server.settings import FIRST, ServerSettings
 from chargehand.server.teams import Teams
@@ -38,13 +38,9 @@ async def connect_engine(settings: ServerSettings) -> Engine:
     """The engine of the settings; Invalid if it, or the clock of this machine, cannot be used."""
     assert settings.engine is not None, "checked before"
     assert settings.store is not None, "checked before"
-    try:
+    with OfExtra("--engine", "cluster"):
         from chargehand.dispatch.temporal import TemporalEngine  # noqa: PLC0415 - an extra
         from chargehand.journal.postgres_jobs import read_deployment  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("chargehand"):
-            raise
-        raise Invalid(f"--engine needs {error.name}, which is not here: {install_command('cluster')}") from error
     sent_at = time.time()
     deployment = await read_deployment(settings.store)
     check_skew(deployment.now, sent_at, time.time())

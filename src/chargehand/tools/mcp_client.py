@@ -18,6 +18,7 @@ from msgspec import Raw, structs
 from chargehand.engine.declared import Declared, WrittenDuration, parse_timeout, seconds_of
 from chargehand.engine.events import Effect
 from chargehand.errors import Invalid
+from chargehand.extras import OfExtra
 from chargehand.models.messages import ToolSpec
 from chargehand.text.words import did_you_mean
 from chargehand.tools.mcp_lock import (
@@ -192,8 +193,6 @@ class McpServer(McpServerKeys, frozen=True):
 
 
 def _import_sdk() -> None:
-    try:
+    with OfExtra("an MCP server", "mcp"):
         import_module("mcp")
-    except ModuleNotFoundError as error:
-        raise Invalid("the MCP SDK is not installed; run  pip install 'chargehand[mcp]'") from error
     import_module("chargehand.tools.mcp_session")

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from chargehand.models.providers import install_command
+from chargehand.extras import install_command
 from chargehand.tools.calling import ToolFailed
 from chargehand.tools.inside import READY
 from chargehand.tools.tool import Tool, tool

@@ -34,9 +34,9 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task, TaskId, digest
 from chargehand.errors import Invalid, StoreUnavailable
+from chargehand.extras import install_command
 from chargehand.memory.archives import Embedding
 from chargehand.models.embeddings import MultilingualEmbedding, find_embedding, has_multilingual
-from chargehand.models.providers import install_command
 from chargehand.models.request_facts import Routing, WorkerCard
 from chargehand.models.resolve import Lookup
 from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
