@@ -48,7 +48,7 @@ def describe_event(tracer: Tracer, entry: ev.Entry, *, whole: bool = False) -> E
     text, tone = described
     if whole and isinstance(event, ev.Noted):
         text = f"note: {short(event.text, 20 * ROOM)}"
-    task = getattr(event, "task", "")
+    task = ev.task_of(event)
     progress = tracer.state.tasks.get(task)
     who = progress.worker if progress is not None else ""
     is_told = isinstance(event, ev.PromptSent | ev.ModelCalled) and event.duty != "attempt"

@@ -4,6 +4,7 @@ from pathlib import Path as File
 
 from msgspec import Struct
 
+from chargehand.agents.setup import tool_name
 from chargehand.config.build import Overrides, TeamBuild, build_members, is_handle
 from chargehand.config.environment import lookup_beside
 from chargehand.config.load import build_team, load_team, named_models
@@ -117,7 +118,7 @@ def _describe_workers(build: TeamBuild) -> list[WorkerLine]:
         line = WorkerLine(
             name=worker.name,
             description=worker.description,
-            tools=() if inner else tuple(getattr(tool, "name", str(tool)) for tool in worker.tools),
+            tools=() if inner else tuple(map(tool_name, worker.tools)),
             model="" if inner else without_secrets(str(worker.model)),
             team="" if inner is None else str(inner.source.file),
             inside=() if inner is None else tuple(_describe_workers(inner)),

@@ -820,6 +820,11 @@ def failure_in(event: Event) -> Failure | None:
     return None
 
 
+def task_of(event: Event) -> TaskId:
+    """The task that an event is about; empty for one of the run."""
+    return getattr(event, "task", NO_TASK)
+
+
 VERSIONS: dict[str, int] = {}
 """The current version of every event that is no longer at 1, by its tag."""
 

@@ -78,7 +78,7 @@ class RunLog:
 
     def _line(self, level: int, event: ev.Event, text: str) -> None:
         if logger.isEnabledFor(level):
-            about = {"run": self._run, "task": getattr(event, "task", ""), "attempt": getattr(event, "attempt", 0)}
+            about = {"run": self._run, "task": ev.task_of(event), "attempt": getattr(event, "attempt", 0)}
             logger.log(level, "run %s: %s", self._run, text, extra=about)
 
     def _retry(self, state: RunState, event: ev.RetryScheduled) -> None:

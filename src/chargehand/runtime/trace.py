@@ -345,7 +345,7 @@ class Tracer:
         recorder = self.RECORDERS.get(type(event))
         if recorder is not None:
             recorder(self, event, entry.at - self.began, self.state.ledger.spent - spent_before)
-        self._note_end(getattr(event, "task", NO_TASK), entry.at)
+        self._note_end(ev.task_of(event), entry.at)
 
     def _note_interruption(self, resumed: Instant) -> None:
         cause: InterruptionCause = "lost"
