@@ -363,7 +363,9 @@ class Attempt:
         What it quotes from a tool is not its own; what another worker wrote to it, it may well say again.
         """
         messages = self._history.messages
-        relays = {name for name, tool in self._equipped.tools.items() if tool.relays}
-        received = {call.id for message in messages for call in message.calls if call.name in relays}
+        tools = self._equipped.tools
+        received = {
+            call.id for message in messages for call in message.calls if call.name in tools and tools[call.name].relays
+        }
         quoted = [message.text for message in messages if message.role == "tool" and message.call not in received]
         return missing_parts(text, quoted)[:_MAX_MISSING]
