@@ -2,15 +2,18 @@
 
 import hashlib
 import unicodedata
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from chargehand.errors import Corrupt, Invalid, Refused, StoreUnavailable, Unknown
-from chargehand.memory.archives import Archive, Passage
+from chargehand.memory.archives import Archive, Inserted, Passage
 from chargehand.memory.blocks import Origin
+from chargehand.memory.things import key_digest
 
 WIDEST = 65_535  # dimensions of a vector
 
@@ -44,6 +47,87 @@ def taken_passage(which: str) -> Refused:
 
 def unknown_cursor(after: str, archive: str) -> Unknown:
     return Unknown(f"there is no passage {after} in {archive} (any more); start again without `after`")
+
+
+# --- inserting
+
+
+class ExistingPassage(Struct, frozen=True):
+    """What a store has of a passage already. `key` is the digest of that of its origin."""
+
+    number: int
+    id: str
+    archive: str
+    digest: bytes
+    key: bytes | None
+    part: int
+    tags: Sequence[str]
+
+
+class NewPassage(Struct, frozen=True):
+    """A passage to be written, with its id and all its tags."""
+
+    passage: Passage
+    digest: bytes
+
+
+class InsertBatch:
+    """Passages to insert, compared with those that the archive already has and with each other."""
+
+    def __init__(self, archive: str, existing: Iterable[ExistingPassage]) -> None:
+        self._by_key: dict[tuple[bytes, int], str] = {}
+        self._by_digest: dict[bytes, str] = {}
+        self._existing: dict[str, ExistingPassage] = {}
+        self._taken: set[str] = set()
+        self._tags: dict[str, list[str]] = {}
+        """Tags to be written, by id: all those of a new passage, and those that an existing one gets."""
+        self._new: dict[str, NewPassage] = {}
+        for passage in existing:
+            self._taken.add(passage.id)
+            if passage.archive == archive:
+                self._existing[passage.id] = passage
+                self._by_digest[passage.digest] = passage.id
+                if passage.key is not None:
+                    self._by_key[passage.key, passage.part] = passage.id
+
+    def add(self, passage: Passage, digest: bytes) -> tuple[Inserted, bool]:
+        """The outcome for a passage, and whether its key was used before: then nothing changes.
+
+        A text that is known takes only the tags.
+        """
+        key = (key_digest(passage.origin.key), passage.part) if passage.origin.key else None
+        if key is not None and key in self._by_key:
+            return Inserted(self._by_key[key], new=False), True
+        if digest in self._by_digest:
+            self._join(self._by_digest[digest], passage.tags)
+            return Inserted(self._by_digest[digest], new=False), False
+        if passage.id in self._taken:
+            raise taken_passage(passage.id)
+        which = passage.id or f"passage-{uuid4()}"
+        self._taken.add(which)
+        self._by_digest[digest] = which
+        if key is not None:
+            self._by_key[key] = which
+        self._new[which] = NewPassage(passage, digest)
+        self._join(which, passage.tags)
+        return Inserted(which, new=True), False
+
+    def _join(self, which: str, tags: Sequence[str]) -> None:
+        existing_tags = self._existing[which].tags if which in self._existing else ()
+        joined = self._tags.setdefault(which, [])
+        joined += [tag for tag in dict.fromkeys(tags) if tag not in existing_tags and tag not in joined]
+
+    @property
+    def new(self) -> list[NewPassage]:
+        return [
+            NewPassage(replace(new.passage, id=which, tags=tuple(self._tags[which])), new.digest)
+            for which, new in self._new.items()
+        ]
+
+    @property
+    def joined(self) -> list[tuple[ExistingPassage, list[str]]]:
+        """Existing passages, and the tags they get."""
+        return [(self._existing[which], tags) for which, tags in self._tags.items() if tags and which in self._existing]
 
 
 # --- vectors

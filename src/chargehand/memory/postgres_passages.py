@@ -5,7 +5,6 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from math import inf
-from uuid import uuid4
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,15 +12,15 @@ from msgspec.structs import replace
 from chargehand.engine.policy import Instant
 from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid, StoreUnavailable
-from chargehand.memory.archives import EVERYTHING, Filter, Inserted, Passage
+from chargehand.memory.archives import EVERYTHING, Filter, Passage
 from chargehand.memory.catalog import Order, PassageRecord
 from chargehand.memory.passages import (
+    ExistingPassage,
+    NewPassage,
     VectorModel,
     decode_metadata,
     decode_passage_origin,
-    passage_digest,
     read_as_passage,
-    taken_passage,
     unknown_cursor,
     worker_of,
 )
@@ -50,9 +49,10 @@ _SELECT = """
 _LIST = f"{_SELECT} WHERE archive = $1 AND passages.number > $2 AND passages.number < $3"
 _WITHIN = " AND passages.number IN (SELECT passage FROM passage_words WHERE {tests})"
 _EXISTING = """
-    SELECT number, id, digest, key, part, archive, tags FROM passages
+    SELECT passages.number, passages.id, things.id, digest, key, part, passages.tags
+    FROM passages JOIN things ON things.number = passages.archive
     WHERE (archive = $1 AND (digest = ANY($2) OR key = ANY($3)))
-    OR (tenant = current_tenant() AND space = $4 AND id = ANY($5))
+    OR (passages.tenant = current_tenant() AND passages.space = $4 AND passages.id = ANY($5))
 """
 _INSERT = """
     WITH kept AS (
@@ -134,9 +134,9 @@ def _marks(passage: Passage) -> dict[str, str]:
     return {kind: text for kind, text in texts.items() if text}
 
 
-def _all_marks(archive: int, passage: Passage, tags: Sequence[str]) -> list[str]:
+def _all_marks(archive: int, passage: Passage) -> list[str]:
     origin_marks = [_mark(kind, text) for kind, text in _marks(passage).items()]
-    return [f"#{archive}", *origin_marks, *(_mark("tag", tag) for tag in tags)]
+    return [f"#{archive}", *origin_marks, *(_mark("tag", tag) for tag in passage.tags)]
 
 
 class Scope(Struct, frozen=True):
@@ -165,91 +165,7 @@ def scope_of(archive: int, within: Filter = EVERYTHING) -> Scope:
     return Scope(" & ".join(parts), start, inf if within.end is None else within.end)
 
 
-# --- inserting
-
-
-class InsertBatch:
-    """Passages to insert, compared with those that the archive already has."""
-
-    def __init__(self, store: StoredArchive, space: str, now: Instant) -> None:
-        self.store = store
-        self._space = space
-        self._now = now
-        self._by_key: dict[tuple[bytes, int], str] = {}
-        self._by_digest: dict[bytes, str] = {}
-        self._taken: set[str] = set()
-        self._tags: dict[str, tuple[int, list[str]]] = {}
-        """The number and the tags of each existing passage, by id."""
-        self._joined: dict[str, list[str]] = {}
-        self._rows: dict[str, Passage] = {}
-
-    async def load(self, db: Connection, passages: Sequence[Passage]) -> None:
-        """Read the existing passages with the same text, key or id."""
-        digests = [passage_digest(passage.text) for passage in passages]
-        keys = [key_digest(passage.origin.key) for passage in passages if passage.origin.key]
-        ids = [passage.id for passage in passages if passage.id]
-        rows = await db.fetch(_EXISTING, self.store.number, digests, keys, self._space, ids)
-        for number, which, digest, key, part, archive, tags in rows:
-            self._taken.add(which)
-            if archive == self.store.number:
-                self._by_digest[digest] = which
-                self._tags[which] = (number, list(tags))
-                if key is not None:
-                    self._by_key[key, part] = which
-
-    def add(self, passage: Passage) -> tuple[Inserted, bool]:
-        """The outcome for a passage, and whether its key was used before: then nothing changes."""
-        key = (key_digest(passage.origin.key), passage.part) if passage.origin.key else None
-        if key is not None and key in self._by_key:
-            return Inserted(self._by_key[key], new=False), True
-        digest = passage_digest(passage.text)
-        if digest in self._by_digest:
-            self._join(self._by_digest[digest], passage.tags)
-            return Inserted(self._by_digest[digest], new=False), False
-        if passage.id in self._taken:
-            raise taken_passage(passage.id)
-        which = passage.id or f"passage-{uuid4()}"
-        self._taken.add(which)
-        self._by_digest[digest] = which
-        if key is not None:
-            self._by_key[key] = which
-        self._rows[which] = passage
-        self._joined[which] = list(dict.fromkeys(passage.tags))
-        return Inserted(which, new=True), False
-
-    def _join(self, which: str, tags: Sequence[str]) -> None:
-        stored_tags = self._tags[which][1] if which in self._tags else list[str]()
-        joined = self._joined.setdefault(which, [])
-        joined += [tag for tag in dict.fromkeys(tags) if tag not in stored_tags and tag not in joined]
-
-    async def write(self, db: Connection) -> int:
-        """Write the new passages and the added tags; how many passages are new."""
-        await db.executemany(_INSERT, [self._row(which, passage) for which, passage in self._rows.items()])
-        for which, (number, _) in self._tags.items():
-            tags = self._joined.get(which)
-            if tags:
-                await db.execute(_TAG, number, tags)
-                await db.execute(_TAG_WORDS, number, [_mark("tag", tag) for tag in tags])
-        return len(self._rows)
-
-    def _row(self, which: str, passage: Passage) -> tuple[object, ...]:
-        tags = self._joined[which]
-        return (
-            self.store.number,
-            self._space,
-            which,
-            passage.text,
-            passage_digest(passage.text),
-            tags,
-            bytes(encode_value(passage.metadata)).decode(),
-            bytes(encode_value(passage.origin)).decode(),
-            passage.created or self._now,
-            passage.document,
-            passage.part,
-            key_digest(passage.origin.key) if passage.origin.key else None,
-            searchable(passage.text[:_MAX_INDEXED]),
-            _all_marks(self.store.number, passage, tags),
-        )
+# --- the table
 
 
 class PostgresPassages:
@@ -265,31 +181,42 @@ class PostgresPassages:
 
     # --- inserting
 
-    async def add(
-        self,
-        stored: StoredArchive,
-        passages: Sequence[Passage],
-        vectors: Mapping[int, bytes],
-        handle: str,
-        now: Instant,
-    ) -> list[Inserted]:
-        batch = InsertBatch(stored, self._space, now)
-        await batch.load(self._db, passages)
-        inserted: list[Inserted] = []
-        embedded: dict[str, int] = {}
-        """The index of the vector of each passage, by id. An existing passage may still lack its vector."""
-        for at, passage in enumerate(passages):
-            outcome, is_repeated = batch.add(passage)
-            inserted.append(outcome)
-            if not is_repeated:
-                embedded.setdefault(outcome.id, at)
-        await self._db.execute(_ADD_COUNTS, stored.number, await batch.write(self._db), 0)
-        await self.add_vectors(stored, {which: vectors[at] for which, at in embedded.items() if at in vectors}, handle)
-        return inserted
+    async def existing(
+        self, stored: StoredArchive, digests: Sequence[bytes], keys: Sequence[tuple[str, int]], ids: Sequence[str]
+    ) -> list[ExistingPassage]:
+        key_digests = [key_digest(key) for key, _ in keys]
+        rows = await self._db.fetch(_EXISTING, stored.number, digests, key_digests, self._space, ids)
+        return [ExistingPassage(*row) for row in rows]
+
+    async def add(self, stored: StoredArchive, passages: Sequence[NewPassage], now: Instant) -> StoredArchive:
+        await self._db.executemany(_INSERT, [self._row(stored, new, now) for new in passages])
+        await self._db.execute(_ADD_COUNTS, stored.number, len(passages), 0)
+        return stored
+
+    def _row(self, stored: StoredArchive, new: NewPassage, now: Instant) -> tuple[object, ...]:
+        passage = new.passage
+        return (
+            stored.number,
+            self._space,
+            passage.id,
+            passage.text,
+            new.digest,
+            passage.tags,
+            bytes(encode_value(passage.metadata)).decode(),
+            bytes(encode_value(passage.origin)).decode(),
+            passage.created or now,
+            passage.document,
+            passage.part,
+            key_digest(passage.origin.key) if passage.origin.key else None,
+            searchable(passage.text[:_MAX_INDEXED]),
+            _all_marks(stored.number, passage),
+        )
+
+    async def add_tags(self, passage: ExistingPassage, tags: Sequence[str]) -> None:
+        await self._db.execute(_TAG, passage.number, tags)
+        await self._db.execute(_TAG_WORDS, passage.number, [_mark("tag", tag) for tag in tags])
 
     async def add_vectors(self, stored: StoredArchive, vectors: Mapping[str, bytes], handle: str) -> int:
-        if not vectors:
-            return 0
         width = len(next(iter(vectors.values()))) // 4
         if width > MAX_DIMENSIONS:
             raise Invalid(

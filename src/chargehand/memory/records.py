@@ -129,7 +129,7 @@ async def _load_turns(space: Space[Stored], speaker: str, turns: Sequence[Turn])
 
 async def _load_passages(space: Space[Stored], archive: str, records: Sequence[PassageRecord]) -> None:
     (opened,) = await space.archives([archive], lock=True)
-    await space.passages.add(
+    await space.write_passages(
         opened.stored,
         [record.passage for record in records],
         {place: record.vector for place, record in enumerate(records) if record.vector is not None},

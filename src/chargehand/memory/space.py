@@ -12,7 +12,15 @@ from chargehand.memory.blocks import PERSON, Block, Change, Edit, Grant, Origin,
 from chargehand.memory.catalog import PREFIXES, Attached, Group, Profile, Thing
 from chargehand.memory.conversations import Turn
 from chargehand.memory.edits import Redo, Restore, Undo
-from chargehand.memory.passages import VectorModel, check_model, check_vectors, unit_vectors, width_of
+from chargehand.memory.passages import (
+    InsertBatch,
+    VectorModel,
+    check_model,
+    check_vectors,
+    passage_digest,
+    unit_vectors,
+    width_of,
+)
 from chargehand.memory.tables import MAX_NUMBER, Stored, Tables, ThingPage
 from chargehand.memory.things import (
     Grants,
@@ -269,7 +277,35 @@ class Space(Generic[Stored]):
         if vectors is not None:
             check_vectors(archive.archive, passages, vectors, handle, archive.stored.model)
         units = [] if vectors is None else unit_vectors(vectors)
-        return await self.passages.add(archive.stored, passages, dict(enumerate(units)), handle, now)
+        return await self.write_passages(archive.stored, passages, dict(enumerate(units)), handle, now)
+
+    async def write_passages(
+        self,
+        stored: Stored,
+        passages: Sequence[Passage],
+        vectors: Mapping[int, bytes],
+        handle: str,
+        now: Instant,
+    ) -> list[Inserted]:
+        """Passages that were checked, with vectors of length one by the place of the passage."""
+        digests = [passage_digest(passage.text) for passage in passages]
+        keys = [(passage.origin.key, passage.part) for passage in passages if passage.origin.key]
+        ids = [passage.id for passage in passages if passage.id]
+        batch = InsertBatch(stored.archive, await self.passages.existing(stored, digests, keys, ids))
+        inserted: list[Inserted] = []
+        embedded: dict[str, bytes] = {}
+        """Vectors by id. An existing passage may still lack its own."""
+        for place, (passage, digest) in enumerate(zip(passages, digests, strict=True)):
+            outcome, is_repeated = batch.add(passage, digest)
+            inserted.append(outcome)
+            if place in vectors and not is_repeated:
+                embedded.setdefault(outcome.id, vectors[place])
+        stored = await self.passages.add(stored, batch.new, now)
+        for existing, tags in batch.joined:
+            await self.passages.add_tags(existing, tags)
+        if embedded:
+            await self.passages.add_vectors(stored, embedded, handle)
+        return inserted
 
     async def add_vectors(self, archive: OpenArchive[Stored], vectors: Mapping[str, bytes], handle: str) -> int:
         """Give passages their vectors, by id; how many took one."""

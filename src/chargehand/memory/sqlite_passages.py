@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
-from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
@@ -11,20 +10,21 @@ from msgspec.structs import replace
 
 from chargehand.engine.policy import Instant
 from chargehand.engine.value import encode_value
-from chargehand.memory.archives import Filter, Inserted, Passage
+from chargehand.memory.archives import Filter, Passage
 from chargehand.memory.catalog import Order, PassageRecord
 from chargehand.memory.passages import (
+    ExistingPassage,
+    NewPassage,
     VectorModel,
     decode_metadata,
     decode_passage_origin,
-    passage_digest,
     read_as_passage,
-    taken_passage,
     unknown_cursor,
     vector_signs,
     worker_of,
 )
 from chargehand.memory.tables import ArchiveRow
+from chargehand.memory.things import key_digest
 
 ROOM = 1 << 32  # numbers an archive has
 
@@ -86,17 +86,16 @@ def holding(db: sqlite3.Connection, space: str, archive: str) -> Holding:
 # --- passages
 
 
-def _make_row(
-    number: int, holding: int, which: str, passage: Passage, tags: Iterable[str], digest: bytes, now: Instant
-) -> Row:
+def _make_row(number: int, holding: int, new: NewPassage, now: Instant) -> Row:
+    passage = new.passage
     origin = passage.origin
     return (
         number,
         holding,
-        which,
+        passage.id,
         passage.text,
-        digest,
-        listed(tags),
+        new.digest,
+        listed(passage.tags),
         bytes(encode_value(passage.metadata)).decode(),
         bytes(encode_value(origin)).decode(),
         origin.source or None,
@@ -196,13 +195,14 @@ _LOOKED_UP = """
 """
 
 
-_SAME_TEXT = "SELECT id FROM passages WHERE holding = ? AND digest = ?"
-_SAME_KEY = "SELECT id FROM passages WHERE holding = ? AND key = ? AND part = ?"
 # CROSS keeps the order of joining: the planner would rather read the whole archive
-_TAKEN = """
-    SELECT passages.id FROM passages CROSS JOIN holdings ON holdings.number = passages.holding
-    WHERE passages.id = ? AND holdings.space = ?
+_EXISTING = """
+    SELECT passages.number, passages.id, holdings.archive, digest, key, part, tags
+    FROM passages CROSS JOIN holdings ON holdings.number = passages.holding
 """
+_SAME_TEXT = f"{_EXISTING} WHERE passages.holding = ? AND digest = ?"
+_SAME_KEY = f"{_EXISTING} WHERE passages.holding = ? AND key = ? AND part = ?"
+_SAME_ID = f"{_EXISTING} WHERE passages.id = ? AND holdings.space = ?"
 _WITHOUT_VECTOR = """
     SELECT passages.id, passages.number FROM json_each(?) AS asked
     CROSS JOIN passages ON passages.id = asked.value AND passages.holding = ?
@@ -234,6 +234,7 @@ _VECTORS_AFTER = """
     WHERE passages.number BETWEEN max(?, ?) AND ? ORDER BY passages.number LIMIT ?
 """
 _ARCHIVE = "SELECT number, body FROM things WHERE space = ? AND id = ? AND kind = 'archive'"
+_COUNT_PASSAGES = "UPDATE holdings SET passages = passages + ?1, last_passage = last_passage + ?1 WHERE number = ?2"
 _COUNT_VECTORS = """
     UPDATE holdings SET handle = ?, width = ?, embedded = embedded + ?3, last_sign = last_sign + ?3 WHERE number = ?4
 """
@@ -257,71 +258,50 @@ class SqlitePassages:
 
     # --- inserting
 
-    async def add(
-        self,
-        stored: Holding,
-        passages: Sequence[Passage],
-        vectors: Mapping[int, bytes],
-        handle: str,
-        now: Instant,
-    ) -> list[Inserted]:
+    async def existing(
+        self, stored: Holding, digests: Sequence[bytes], keys: Sequence[tuple[str, int]], ids: Sequence[str]
+    ) -> list[ExistingPassage]:
+        questions: list[tuple[str, Sequence[Value]]] = [
+            *((_SAME_TEXT, (stored.number, digest)) for digest in digests),
+            *((_SAME_KEY, (stored.number, key, part)) for key, part in keys),
+            *((_SAME_ID, (which, self._space)) for which in ids),
+        ]
+        existing: list[ExistingPassage] = []
+        for question, values in questions:
+            for number, which, archive, digest, key, part, tags in self._db.execute(question, values).fetchall():
+                key_used = None if key is None else key_digest(key)
+                existing.append(
+                    ExistingPassage(
+                        number=number,
+                        id=which,
+                        archive=archive,
+                        digest=digest,
+                        key=key_used,
+                        part=part,
+                        tags=_tags.decode(tags),
+                    )
+                )
+        return existing
+
+    async def add(self, stored: Holding, passages: Sequence[NewPassage], now: Instant) -> Holding:
         if not stored.number:
             self._db.execute("INSERT INTO holdings (space, archive) VALUES (?, ?)", (self._space, stored.archive))
             stored = holding(self._db, self._space, stored.archive)
-        inserted: list[Inserted] = []
-        embedded: dict[str, int] = {}
-        """By id, which of the vectors is whose. What is known already may have come without one."""
-        last = stored.first + stored.last_passage
-        for at, passage in enumerate(passages):
-            key = passage.origin.key
-            repeated = self._id(_SAME_KEY, stored.number, key, passage.part) if key else ""
-            if repeated:
-                inserted.append(Inserted(repeated, new=False))
-                continue
-            outcome = self._add(stored, number=last + 1, passage=passage, now=now)
-            embedded.setdefault(outcome.id, at)
-            inserted.append(outcome)
-            last += outcome.new
-        self._db.execute(
-            "UPDATE holdings SET passages = passages + ?1, last_passage = last_passage + ?1 WHERE number = ?2",
-            (last - stored.first - stored.last_passage, stored.number),
+        first = stored.first + stored.last_passage + 1
+        numbered = list(enumerate(passages, first))
+        self._db.executemany(INSERT, [_make_row(number, stored.number, new, now) for number, new in numbered])
+        self._db.executemany(
+            "INSERT INTO passage_words (rowid, text) VALUES (?, ?)",
+            [(number, new.passage.text) for number, new in numbered],
         )
-        units = {which: vectors[at] for which, at in embedded.items() if at in vectors}
-        await self.add_vectors(stored, units, handle)
-        return inserted
+        self._tag([(tag, number) for number, new in numbered for tag in new.passage.tags])
+        self._db.execute(_COUNT_PASSAGES, (len(passages), stored.number))
+        return stored
 
-    def _add(self, stored: Holding, number: int, passage: Passage, now: Instant) -> Inserted:
-        """Write a passage under this number. A text that is known takes only the tags."""
-        digest = passage_digest(passage.text)
-        if same_text := self._id(_SAME_TEXT, stored.number, digest):
-            self._join(stored, same_text, passage.tags)
-            return Inserted(same_text, new=False)
-        if passage.id and self._id(_TAKEN, passage.id, self._space):
-            raise taken_passage(passage.id)
-        which = passage.id or f"passage-{uuid4()}"
-        tags = tuple(dict.fromkeys(passage.tags))
-        row = _make_row(
-            number=number, holding=stored.number, which=which, passage=passage, tags=tags, digest=digest, now=now
-        )
-        self._db.execute(INSERT, row)
-        self._db.execute("INSERT INTO passage_words (rowid, text) VALUES (?, ?)", (number, passage.text))
-        self._tag([(tag, number) for tag in tags])
-        return Inserted(which, new=True)
-
-    def _id(self, question: str, *values: str | int | bytes) -> str:
-        row = self._db.execute(question, values).fetchone()
-        return "" if row is None else row[0]
-
-    def _join(self, stored: Holding, which: str, tags: Sequence[str]) -> None:
-        place = (which, stored.number)
-        number, had = self._db.execute(
-            "SELECT number, tags FROM passages WHERE id = ? AND holding = ?", place
-        ).fetchone()
-        merged = dict.fromkeys(_tags.decode(had))
-        fresh = [tag for tag in dict.fromkeys(tags) if tag not in merged]
-        if fresh:
-            self._db.execute("UPDATE passages SET tags = ? WHERE number = ?", (listed([*merged, *fresh]), number))
-            self._tag([(tag, number) for tag in fresh])
+    async def add_tags(self, passage: ExistingPassage, tags: Sequence[str]) -> None:
+        merged = listed([*passage.tags, *tags])
+        self._db.execute("UPDATE passages SET tags = ? WHERE number = ?", (merged, passage.number))
+        self._tag([(tag, passage.number) for tag in tags])
 
     def _tag(self, pairs: Sequence[tuple[str, int]]) -> None:
         self._db.executemany("INSERT INTO passage_tags (tag, number) VALUES (?, ?)", pairs)

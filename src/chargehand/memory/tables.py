@@ -10,11 +10,11 @@ from typing import Protocol, TypeAlias, TypeVar
 from msgspec import Struct
 
 from chargehand.engine.policy import Instant
-from chargehand.memory.archives import Filter, Inserted, Passage
+from chargehand.memory.archives import Filter, Passage
 from chargehand.memory.blocks import Change, Grant
 from chargehand.memory.catalog import ChangeRecord, GrantRecord, Order, PassageRecord, Thing
 from chargehand.memory.conversations import Turn
-from chargehand.memory.passages import VectorModel
+from chargehand.memory.passages import ExistingPassage, NewPassage, VectorModel
 from chargehand.memory.ranking import TermCount, WordMatch
 from chargehand.memory.things import AttachedRow, ThingQuery, TurnQuery
 
@@ -189,16 +189,20 @@ class PassageTable(Protocol[Stored]):
         """Those that exist, by id."""
         ...
 
-    async def add(
-        self,
-        stored: Stored,
-        passages: Sequence[Passage],
-        vectors: Mapping[int, bytes],
-        handle: str,
-        now: Instant,
-    ) -> list[Inserted]:
-        """Passages that were checked; vectors by the place of the passage."""
+    async def existing(
+        self, stored: Stored, digests: Sequence[bytes], keys: Sequence[tuple[str, int]], ids: Sequence[str]
+    ) -> list[ExistingPassage]:
+        """Passages of the archive with one of these texts or keys and parts; and of the space, with one of these ids.
+
+        There may be others among them.
+        """
         ...
+
+    async def add(self, stored: Stored, passages: Sequence[NewPassage], now: Instant) -> Stored:
+        """What is stored of the archive then. Passages without a time get this one."""
+        ...
+
+    async def add_tags(self, passage: ExistingPassage, tags: Sequence[str]) -> None: ...
 
     async def add_vectors(self, stored: Stored, vectors: Mapping[str, bytes], handle: str) -> int: ...
 
