@@ -18,7 +18,7 @@ from chargehand.memory import vector_index, vectors
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Inserted, Passage
 from chargehand.memory.passages import VectorModel
 from chargehand.memory.search import search
-from chargehand.memory.space import OpenArchive, Space
+from chargehand.memory.space import MemorySpace, OpenArchive
 from chargehand.memory.sqlite_catalog import SqliteCatalog, SqliteTables, finish
 from chargehand.memory.sqlite_passages import Holding, SqlitePassages, holding
 from chargehand.memory.vector_index import VectorIndex
@@ -69,7 +69,7 @@ def insert(
     archive: Archive = ARCHIVE,
     handle: str = "test:model",
 ) -> list[Inserted]:
-    space = Space(SqliteTables(db, "", VectorIndex))
+    space = MemorySpace(SqliteTables(db, "", VectorIndex))
     opened = OpenArchive(0, archive, holding(db, "", archive.id))
     return finish(space.insert(opened, passages, given, handle, now=5.0))
 
@@ -87,7 +87,9 @@ def found(
 ) -> list[str]:
     return [
         hit.passage.text
-        for hit in finish(search(SqliteTables(db, "", lambda: index), [kept(db)], "", asked, within, limit))
+        for hit in finish(
+            search(SqliteTables(db, "", lambda: index), [kept(db)], "", asked, within=within, limit=limit)
+        )
     ]
 
 
@@ -225,7 +227,14 @@ def test_an_archive_not_asked_for_lately_is_let_go_and_read_again(db: sqlite3.Co
     for turn in range(8):
         one = archives[turn % 4]
         (hit,) = finish(
-            search(SqliteTables(db, "", lambda: index), [holding(db, "", one.id)], "", given[turn], EVERYTHING, 1)
+            search(
+                SqliteTables(db, "", lambda: index),
+                [holding(db, "", one.id)],
+                "",
+                given[turn],
+                within=EVERYTHING,
+                limit=1,
+            )
         )
         assert hit.passage.text == f"{one.name} {turn}"
         assert len(index._loaded) == 1
@@ -235,8 +244,8 @@ def test_an_archive_not_asked_for_lately_is_let_go_and_read_again(db: sqlite3.Co
             [holding(db, "", one.id) for one in archives],
             "",
             given[3],
-            EVERYTHING,
-            4,
+            within=EVERYTHING,
+            limit=4,
         )
     )
     assert {hit.passage.text for hit in together} == {f"a{n} 3" for n in range(4)}

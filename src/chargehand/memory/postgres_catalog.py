@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from chargehand.engine.policy import Instant
 from chargehand.errors import Refused
 from chargehand.memory.archives import Filter
-from chargehand.memory.postgres_passages import PostgresPassages, StoredArchive
-from chargehand.memory.postgres_search import PostgresWords, build_index_later, nearest, similarities
+from chargehand.memory.postgres_passages import PostgresArchive, PostgresPassages
+from chargehand.memory.postgres_search import PostgresWordIndex, build_index_later, nearest, similarities
 from chargehand.memory.postgres_things import PostgresChanges, PostgresThings, PostgresTurns
 from chargehand.memory.store_catalog import StoreCatalog
 from chargehand.memory.tables import Outcome, Work
@@ -18,7 +18,7 @@ from chargehand.store_url import PostgresUrl
 _SPACES = "SELECT DISTINCT space FROM things WHERE tenant = current_tenant() ORDER BY space"
 
 
-class PostgresCatalog(StoreCatalog[StoredArchive]):
+class PostgresCatalog(StoreCatalog[PostgresArchive]):
     """`await PostgresCatalog.open(url)` gives one."""
 
     @classmethod
@@ -41,14 +41,14 @@ class PostgresStore:
             raise Refused("this catalog is closed; open it again")
         return self._open_database
 
-    async def read(self, space: str, work: Work[StoredArchive, Outcome]) -> Outcome:
+    async def read(self, space: str, work: Work[PostgresArchive, Outcome]) -> Outcome:
         return await self._database.read(lambda db: work(PostgresTables(db, space)))
 
-    async def ask(self, space: str, work: Work[StoredArchive, Outcome]) -> Outcome:
+    async def ask(self, space: str, work: Work[PostgresArchive, Outcome]) -> Outcome:
         return await self._database.use(lambda db: work(PostgresTables(db, space)))
 
-    async def write(self, space: str, work: Work[StoredArchive, Outcome], *, idempotent: bool = False) -> Outcome:
-        async def inside(db: Connection) -> tuple[Outcome, list[StoredArchive]]:
+    async def write(self, space: str, work: Work[PostgresArchive, Outcome], *, idempotent: bool = False) -> Outcome:
+        async def inside(db: Connection) -> tuple[Outcome, list[PostgresArchive]]:
             tables = PostgresTables(db, space)
             return await work(tables), tables.passages.embedded
 
@@ -74,10 +74,10 @@ class PostgresTables:
         self.passages = PostgresPassages(db, space)
         self._db = db
 
-    def words(self, stored: StoredArchive, within: Filter, *, unembedded: bool = False) -> PostgresWords:
-        return PostgresWords(self._db, stored, within, unembedded=unembedded)
+    def words(self, stored: PostgresArchive, within: Filter, *, unembedded: bool = False) -> PostgresWordIndex:
+        return PostgresWordIndex(self._db, stored, within, unembedded=unembedded)
 
-    async def nearest(self, stored: StoredArchive, vector: bytes, within: Filter, count: int) -> dict[int, float]:
+    async def nearest(self, stored: PostgresArchive, vector: bytes, within: Filter, count: int) -> dict[int, float]:
         return await nearest(self._db, stored, vector, within, count)
 
     async def similarities(self, vector: bytes, numbers: Sequence[int]) -> dict[int, float]:

@@ -91,7 +91,7 @@ _NUMBERS_AFTER = "SELECT number FROM passages WHERE archive = $1 AND number > $2
 _VECTORS_OF = "SELECT passage, vec::real[] FROM passage_vectors WHERE passage = ANY($1)"
 
 
-class StoredArchive(Struct, frozen=True):
+class PostgresArchive(Struct, frozen=True):
     """The row of an archive: its number, the model of its vectors, and how many passages and vectors it has."""
 
     archive: str
@@ -172,28 +172,28 @@ class PostgresPassages:
     def __init__(self, db: Connection, space: str) -> None:
         self._db = db
         self._space = space
-        self.embedded: list[StoredArchive] = []
+        self.embedded: list[PostgresArchive] = []
         """Archives that got vectors in this transaction."""
 
-    async def archives(self, ids: Sequence[str]) -> dict[str, ArchiveRow[StoredArchive]]:
+    async def archives(self, ids: Sequence[str]) -> dict[str, ArchiveRow[PostgresArchive]]:
         rows = await self._db.fetch(_ARCHIVES, self._space, [which for which in ids if is_storable(which)])
-        return {which: (number, body, StoredArchive(which, number, *counts)) for which, body, number, *counts in rows}
+        return {which: (number, body, PostgresArchive(which, number, *counts)) for which, body, number, *counts in rows}
 
     # --- inserting
 
     async def existing(
-        self, stored: StoredArchive, digests: Sequence[bytes], keys: Sequence[tuple[str, int]], ids: Sequence[str]
+        self, stored: PostgresArchive, digests: Sequence[bytes], keys: Sequence[tuple[str, int]], ids: Sequence[str]
     ) -> list[ExistingPassage]:
         key_digests = [key_digest(key) for key, _ in keys]
         rows = await self._db.fetch(_EXISTING, stored.number, digests, key_digests, self._space, ids)
         return [ExistingPassage(*row) for row in rows]
 
-    async def add(self, stored: StoredArchive, passages: Sequence[NewPassage], now: Instant) -> StoredArchive:
+    async def add(self, stored: PostgresArchive, passages: Sequence[NewPassage], now: Instant) -> PostgresArchive:
         await self._db.executemany(_INSERT, [self._row(stored, new, now) for new in passages])
         await self._db.execute(_ADD_COUNTS, stored.number, len(passages), 0)
         return stored
 
-    def _row(self, stored: StoredArchive, new: NewPassage, now: Instant) -> tuple[object, ...]:
+    def _row(self, stored: PostgresArchive, new: NewPassage, now: Instant) -> tuple[object, ...]:
         passage = new.passage
         return (
             stored.number,
@@ -216,7 +216,7 @@ class PostgresPassages:
         await self._db.execute(_TAG, passage.number, tags)
         await self._db.execute(_TAG_WORDS, passage.number, [_mark("tag", tag) for tag in tags])
 
-    async def add_vectors(self, stored: StoredArchive, vectors: Mapping[str, bytes], handle: str) -> int:
+    async def add_vectors(self, stored: PostgresArchive, vectors: Mapping[str, bytes], handle: str) -> int:
         width = len(next(iter(vectors.values()))) // 4
         if width > MAX_DIMENSIONS:
             raise Invalid(
@@ -234,7 +234,7 @@ class PostgresPassages:
     # --- reading
 
     async def listed(
-        self, stored: StoredArchive, within: Filter, after: str, limit: int, order: Order
+        self, stored: PostgresArchive, within: Filter, after: str, limit: int, order: Order
     ) -> list[Passage]:
         low = 0
         high = MAX_NUMBER
@@ -259,12 +259,12 @@ class PostgresPassages:
         row = await self._db.fetchrow(question, self._space, which)
         return None if row is None else _read(row)[1]
 
-    async def rows(self, archives: Sequence[StoredArchive], numbers: Sequence[int]) -> dict[int, Passage]:
+    async def rows(self, archives: Sequence[PostgresArchive], numbers: Sequence[int]) -> dict[int, Passage]:
         question = f"{_SELECT} WHERE passages.number = ANY($1) AND archive = ANY($2)"
         rows = await self._db.fetch(question, numbers, [archive.number for archive in archives])
         return dict(_read(row) for row in rows)
 
-    async def unembedded(self, stored: StoredArchive, limit: int) -> list[Passage]:
+    async def unembedded(self, stored: PostgresArchive, limit: int) -> list[Passage]:
         if stored.passages == stored.embedded:
             return []
         bare = _WITHOUT_VECTOR if stored.embedded else ""
@@ -272,7 +272,7 @@ class PostgresPassages:
         rows = await self._db.fetch(question, stored.number, 0, MAX_NUMBER, limit)
         return [_read(row)[1] for row in rows]
 
-    async def records(self, stored: StoredArchive, after: int, limit: int) -> list[tuple[int, PassageRecord]]:
+    async def records(self, stored: PostgresArchive, after: int, limit: int) -> list[tuple[int, PassageRecord]]:
         db = self._db
         numbers = [row[0] for row in await db.fetch(_NUMBERS_AFTER, stored.number, after, limit)]
         vectors = {row[0]: row[1] for row in await db.fetch(_VECTORS_OF, numbers)} if stored.embedded else {}
@@ -288,7 +288,7 @@ class PostgresPassages:
 
     # --- deleting
 
-    async def delete(self, stored: StoredArchive, ids: Sequence[str]) -> int:
+    async def delete(self, stored: PostgresArchive, ids: Sequence[str]) -> int:
         storable_ids = [which for which in dict.fromkeys(ids) if is_storable(which)]
         embedded = await self._db.fetchval(_COUNT_VECTORS, stored.number, storable_ids) if stored.embedded else 0
         removed = len(await self._db.fetch(_FORGET, stored.number, storable_ids))

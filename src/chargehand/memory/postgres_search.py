@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from chargehand.engine.policy import Seconds
 from chargehand.memory.archives import Filter
-from chargehand.memory.postgres_passages import Scope, StoredArchive, floats, scope_of, searchable
+from chargehand.memory.postgres_passages import PostgresArchive, Scope, floats, scope_of, searchable
 from chargehand.memory.ranking import TermCount, WordMatch
 from chargehand.postgres.client_thread import client_thread
 from chargehand.postgres.database import PostgresDatabase
@@ -74,12 +74,12 @@ class _Term(Struct, frozen=True):
     weight: float
 
 
-class PostgresWords:
+class PostgresWordIndex:
     """The words of one archive, within a filter; `unembedded`: only of passages without vectors."""
 
     budget = BUDGET
 
-    def __init__(self, db: Connection, store: StoredArchive, within: Filter, *, unembedded: bool = False) -> None:
+    def __init__(self, db: Connection, store: PostgresArchive, within: Filter, *, unembedded: bool = False) -> None:
         self._db = db
         self._store = store
         self._scope = scope_of(store.number, within)
@@ -124,7 +124,9 @@ async def similarities(db: Connection, vector: bytes, numbers: Sequence[int]) ->
     return {number: alike for number, alike in rows}  # noqa: C416 - a row is no pair
 
 
-async def nearest(db: Connection, store: StoredArchive, vector: bytes, within: Filter, count: int) -> dict[int, float]:
+async def nearest(
+    db: Connection, store: PostgresArchive, vector: bytes, within: Filter, count: int
+) -> dict[int, float]:
     """The nearest passages and how alike they are.
 
     How far the index looks is a setting of every connection (`hnsw.ef_search`, `hnsw.iterative_scan`).
@@ -142,7 +144,7 @@ async def nearest(db: Connection, store: StoredArchive, vector: bytes, within: F
     return {number: alike for number, alike in rows}  # noqa: C416 - as above
 
 
-async def _is_indexed(db: Connection, store: StoredArchive, scope: Scope | None) -> bool:
+async def _is_indexed(db: Connection, store: PostgresArchive, scope: Scope | None) -> bool:
     """Whether the index is used: it exists, and there are too many vectors to compare them all."""
     if store.embedded <= EXACT or store.width > INDEXED_WIDTH or not await _has_index(db, store.width):
         return False
@@ -166,7 +168,7 @@ _INDEXES: set[tuple[PostgresUrl, int]] = set()
 """Databases and widths whose index is there, or is being built by this process."""
 
 
-def build_index_later(database: PostgresDatabase, store: StoredArchive) -> None:
+def build_index_later(database: PostgresDatabase, store: PostgresArchive) -> None:
     """Build the index in the background, once an archive is too large to compare all its vectors.
 
     Until it is there, all vectors are compared. One process builds it, and no write waits for it.

@@ -22,14 +22,14 @@ from chargehand.memory.catalog import (
     TurnRecord,
 )
 from chargehand.memory.conversations import Turn
-from chargehand.memory.space import Space
+from chargehand.memory.space import MemorySpace
 from chargehand.memory.tables import Stored
 from chargehand.memory.things import decode_thing
 
 # --- reading
 
 
-async def export(space: Space[Stored], section: Section, after: Position, limit: int) -> MemoryPage:
+async def export(space: MemorySpace[Stored], section: Section, after: Position, limit: int) -> MemoryPage:
     if section == "things":
         rows = await space.things.listed(after[0], limit)
         things: list[MemoryRecord] = [ThingRecord(decode_thing(KINDS[kind], body)) for _, kind, body in rows]
@@ -38,7 +38,7 @@ async def export(space: Space[Stored], section: Section, after: Position, limit:
     kinds = [PREFIXES[kind] for kind in OWNERS[section]]
     for number, which in await space.things.ids(kinds, after[0]):
         begin = after[1] if number == after[0] else 0
-        numbered = await _read(space, section, number, which, begin, limit - len(records))
+        numbered = await _read(space, section, number, which, after=begin, limit=limit - len(records))
         if numbered:
             records += [record for _, record in numbered]
             after = (number, numbered[-1][0])
@@ -48,7 +48,7 @@ async def export(space: Space[Stored], section: Section, after: Position, limit:
 
 
 async def _read(
-    space: Space[Stored], section: Section, number: int, which: str, after: int, limit: int
+    space: MemorySpace[Stored], section: Section, number: int, which: str, *, after: int, limit: int
 ) -> Sequence[tuple[int, MemoryRecord]]:
     """The records that hang on a thing, each with its number there."""
     match section:
@@ -69,7 +69,7 @@ async def _read(
 
 
 async def _turns(
-    space: Space[Stored], number: int, speaker: str, after: int, limit: int
+    space: MemorySpace[Stored], number: int, speaker: str, after: int, limit: int
 ) -> list[tuple[int, TurnRecord]]:
     place = await space.turns.count(number, after)
     turns: list[tuple[int, TurnRecord]] = []
@@ -83,7 +83,7 @@ async def _turns(
 # --- loading
 
 
-async def load(space: Space[Stored], records: Sequence[MemoryRecord]) -> None:
+async def load(space: MemorySpace[Stored], records: Sequence[MemoryRecord]) -> None:
     turns: defaultdict[str, list[Turn]] = defaultdict(list)
     passages: defaultdict[str, list[PassageRecord]] = defaultdict(list)
     for record in records:
@@ -106,14 +106,14 @@ async def load(space: Space[Stored], records: Sequence[MemoryRecord]) -> None:
         await _load_passages(space, archive, inserted)
 
 
-async def _load_change(space: Space[Stored], record: ChangeRecord) -> None:
+async def _load_change(space: MemorySpace[Stored], record: ChangeRecord) -> None:
     version = record.change.version
     number = await space.need_number((PREFIXES[Block],), record.block)
     if not await space.changes.between(number, version, version):
         await space.changes.add(number, record.change, record.key, record.repeated)
 
 
-async def _load_turns(space: Space[Stored], speaker: str, turns: Sequence[Turn]) -> None:
+async def _load_turns(space: MemorySpace[Stored], speaker: str, turns: Sequence[Turn]) -> None:
     number = await space.speaker(speaker, lock=True)
     numbers = await space.turns.numbers(number)
     new = [turn for turn in turns if turn.number > len(numbers)]
@@ -127,7 +127,7 @@ async def _load_turns(space: Space[Stored], speaker: str, turns: Sequence[Turn])
     await space.turns.load(number, written)
 
 
-async def _load_passages(space: Space[Stored], archive: str, records: Sequence[PassageRecord]) -> None:
+async def _load_passages(space: MemorySpace[Stored], archive: str, records: Sequence[PassageRecord]) -> None:
     (opened,) = await space.archives([archive], lock=True)
     await space.write_passages(
         opened.stored,

@@ -25,6 +25,7 @@ async def search(
     archives: Sequence[Stored],
     query: str,
     vector: bytes | None,
+    *,
     within: Filter,
     limit: int,
 ) -> list[Hit]:

@@ -60,7 +60,7 @@ class OpenArchive(Struct, Generic[Stored], frozen=True):
     stored: Stored
 
 
-class Space(Generic[Stored]):
+class MemorySpace(Generic[Stored]):
     """Every method runs within one transaction; a refusal undoes it."""
 
     def __init__(self, tables: Tables[Stored]) -> None:
@@ -124,7 +124,10 @@ class Space(Generic[Stored]):
         limit = _PAGE if text else wanted.limit
         things: list[Some] = []
         while len(things) < wanted.limit:
-            rows = await self.things.page(ThingPage(PREFIXES[kind], wanted, low, high, is_descending, limit))
+            page = ThingPage(
+                kind=PREFIXES[kind], wanted=wanted, low=low, high=high, is_descending=is_descending, limit=limit
+            )
+            rows = await self.things.page(page)
             for _, body in rows:
                 thing = decode_thing(kind, body)
                 if has_text(thing, text) and wanted.name in (None, name_of(thing)):

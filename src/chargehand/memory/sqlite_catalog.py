@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.memory.archives import Filter
 from chargehand.memory.sqlite_passages import Holding, SqlitePassages
-from chargehand.memory.sqlite_search import SqliteWords, nearest
+from chargehand.memory.sqlite_search import SqliteWordIndex, nearest
 from chargehand.memory.sqlite_things import SqliteChanges, SqliteThings, SqliteTurns
 from chargehand.memory.store_catalog import StoreCatalog
 from chargehand.memory.tables import Outcome, Work
@@ -108,11 +108,11 @@ class SqliteTables:
         self._db = db
         self._open_index = open_index
 
-    def words(self, stored: Holding, within: Filter, *, unembedded: bool = False) -> SqliteWords:
-        return SqliteWords(self._db, stored, within, unembedded=unembedded)
+    def words(self, stored: Holding, within: Filter, *, unembedded: bool = False) -> SqliteWordIndex:
+        return SqliteWordIndex(self._db, stored, within, unembedded=unembedded)
 
     async def nearest(self, stored: Holding, vector: bytes, within: Filter, count: int) -> dict[int, float]:
-        return nearest(self._db, self._open_index(), stored, vector, within, count)
+        return nearest(self._db, self._open_index(), stored, vector, within=within, count=count)
 
     async def similarities(self, vector: bytes, numbers: Sequence[int]) -> dict[int, float]:
         return self._open_index().exact(self._db, vector, numbers)

@@ -47,7 +47,7 @@ _WITHIN = "AND EXISTS (SELECT 1 FROM passages WHERE passages.number = passage_wo
 _BARE = "AND NOT EXISTS (SELECT 1 FROM passage_vectors WHERE passage_vectors.number = passage_words.rowid)"
 
 
-class SqliteWords:
+class SqliteWordIndex:
     """The words of one archive, within a filter; `unembedded`: only of passages without vectors."""
 
     budget = BUDGET
@@ -90,7 +90,7 @@ CANDIDATES = 200  # compared exactly: `make bench-memory` says how many of the t
 
 
 def nearest(
-    db: sqlite3.Connection, index: "VectorIndex", stored: Holding, vector: bytes, within: Filter, count: int
+    db: sqlite3.Connection, index: "VectorIndex", stored: Holding, vector: bytes, *, within: Filter, count: int
 ) -> dict[int, float]:
     """The nearest passages of an archive and how alike they are."""
     question = index.query(vector)

@@ -26,7 +26,7 @@ from chargehand.memory.conversations import Role, Turn
 from chargehand.memory.edits import check_text
 from chargehand.memory.passages import check_question_model
 from chargehand.memory.search import search
-from chargehand.memory.space import OpenArchive, Space
+from chargehand.memory.space import MemorySpace, OpenArchive
 from chargehand.memory.tables import Outcome, Store, Stored
 from chargehand.memory.things import (
     ThingQuery,
@@ -57,17 +57,17 @@ class StoreCatalog(Generic[Stored]):
         if self._root:
             await self._store.close()
 
-    async def _read(self, work: Callable[[Space[Stored]], Coroutine[object, object, Outcome]]) -> Outcome:
-        return await self._store.read(self._space, lambda tables: work(Space(tables)))
+    async def _read(self, work: Callable[[MemorySpace[Stored]], Coroutine[object, object, Outcome]]) -> Outcome:
+        return await self._store.read(self._space, lambda tables: work(MemorySpace(tables)))
 
-    async def _ask(self, work: Callable[[Space[Stored]], Coroutine[object, object, Outcome]]) -> Outcome:
+    async def _ask(self, work: Callable[[MemorySpace[Stored]], Coroutine[object, object, Outcome]]) -> Outcome:
         """Like `_read`, without a snapshot: each statement sees what is committed by then."""
-        return await self._store.ask(self._space, lambda tables: work(Space(tables)))
+        return await self._store.ask(self._space, lambda tables: work(MemorySpace(tables)))
 
     async def _write(
-        self, work: Callable[[Space[Stored]], Coroutine[object, object, Outcome]], *, idempotent: bool = False
+        self, work: Callable[[MemorySpace[Stored]], Coroutine[object, object, Outcome]], *, idempotent: bool = False
     ) -> Outcome:
-        return await self._store.write(self._space, lambda tables: work(Space(tables)), idempotent=idempotent)
+        return await self._store.write(self._space, lambda tables: work(MemorySpace(tables)), idempotent=idempotent)
 
     # --- things by id
 
@@ -82,7 +82,7 @@ class StoreCatalog(Generic[Stored]):
         added, _ = new_thing(agent, PERSON, now)
         blocks = [(new_thing(block, PERSON, now), bool(block.id)) for block in own]
 
-        async def work(space: Space[Stored]) -> None:
+        async def work(space: MemorySpace[Stored]) -> None:
             await space.add(added, None, "", brought=bool(agent.id))
             for (block, first), brought in blocks:
                 await space.add(block, first, "", brought=brought)
@@ -171,7 +171,7 @@ class StoreCatalog(Generic[Stored]):
     ) -> list[Inserted]:
         now = self._clock()
 
-        async def work(space: Space[Stored], opened: OpenArchive[Stored]) -> list[Inserted]:
+        async def work(space: MemorySpace[Stored], opened: OpenArchive[Stored]) -> list[Inserted]:
             await space.check_grant(opened, agent, adds=True)
             return await space.insert(opened, passages, vectors, handle, now)
 
@@ -188,21 +188,21 @@ class StoreCatalog(Generic[Stored]):
         handle: str = "",
         agent: str = "",
     ) -> list[Hit]:
-        async def work(space: Space[Stored]) -> list[Hit]:
+        async def work(space: MemorySpace[Stored]) -> list[Hit]:
             opened = await space.archives(archives)
             for archive in opened:
                 await space.check_grant(archive, agent)
                 if vector is not None:
                     check_question_model(archive.archive, handle, archive.stored.model)
             stored = [archive.stored for archive in opened]
-            return await search(space.tables, stored, query, vector, within, limit)
+            return await search(space.tables, stored, query, vector, within=within, limit=limit)
 
         return await self._ask(work)
 
     async def passages(
         self, archive: str, *, within: Filter = EVERYTHING, after: str = "", limit: int = 100, order: Order = "asc"
     ) -> list[Passage]:
-        async def work(space: Space[Stored]) -> list[Passage]:
+        async def work(space: MemorySpace[Stored]) -> list[Passage]:
             (opened,) = await space.archives([archive])
             return await space.passages.listed(opened.stored, within, after, max(0, limit), order)
 
@@ -219,7 +219,7 @@ class StoreCatalog(Generic[Stored]):
         return opened.stored.passages, opened.stored.embedded
 
     async def unembedded(self, archive: str, *, limit: int = 256) -> list[Passage]:
-        async def work(space: Space[Stored]) -> list[Passage]:
+        async def work(space: MemorySpace[Stored]) -> list[Passage]:
             (opened,) = await space.archives([archive])
             return await space.passages.unembedded(opened.stored, max(0, limit))
 
@@ -231,9 +231,9 @@ class StoreCatalog(Generic[Stored]):
     async def _change(
         self,
         archive: str,
-        work: Callable[[Space[Stored], OpenArchive[Stored]], Coroutine[object, object, Outcome]],
+        work: Callable[[MemorySpace[Stored], OpenArchive[Stored]], Coroutine[object, object, Outcome]],
     ) -> Outcome:
-        async def inside(space: Space[Stored]) -> Outcome:
+        async def inside(space: MemorySpace[Stored]) -> Outcome:
             (opened,) = await space.archives([archive], lock=True)
             outcome = await work(space, opened)
             await space.keep_width(archive)
@@ -264,7 +264,7 @@ class StoreCatalog(Generic[Stored]):
     ) -> list[Turn]:
         wanted = TurnQuery(roles=roles, start=start, end=end, limit=max(0, limit))
 
-        async def work(space: Space[Stored]) -> list[Turn]:
+        async def work(space: MemorySpace[Stored]) -> list[Turn]:
             return await space.turns.recall(await space.speaker(agent), query, wanted)
 
         return await self._read(work)
@@ -275,7 +275,7 @@ class StoreCatalog(Generic[Stored]):
         return await self._write(lambda space: space.summarise(agent, summary, now))
 
     async def reset(self, agent: str) -> int:
-        async def work(space: Space[Stored]) -> int:
+        async def work(space: MemorySpace[Stored]) -> int:
             return await space.turns.delete(await space.speaker(agent, lock=True))
 
         return await self._write(work)

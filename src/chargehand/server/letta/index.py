@@ -118,7 +118,7 @@ def message_row(log: MessageLog, message: LettaMessage, clean: Callable[[bytes],
     )
 
 
-class Listing(Struct, frozen=True):
+class IndexListing(Struct, frozen=True):
     """Which rows are listed: those whose columns have one of these values, as far as a page goes."""
 
     tests: Sequence[tuple[str, Sequence[str]]]
@@ -144,7 +144,7 @@ class Listing(Struct, frozen=True):
         return bodies[::-1] if self.is_from_end else bodies
 
 
-def list_runs(wanted: IndexedRunFilter, page: ListPage) -> Listing:
+def list_runs(wanted: IndexedRunFilter, page: ListPage) -> IndexListing:
     tests = [
         ("agent", wanted.agents),
         ("status", wanted.statuses),
@@ -152,7 +152,7 @@ def list_runs(wanted: IndexedRunFilter, page: ListPage) -> Listing:
         ("stop", _only(wanted.stop)),
         ("conversation", _conversations(wanted.conversation)),
     ]
-    return Listing(
+    return IndexListing(
         tests=[(column, values) for column, values in tests if values],
         page=page,
         is_descending=page.order == "desc",
@@ -160,14 +160,14 @@ def list_runs(wanted: IndexedRunFilter, page: ListPage) -> Listing:
     )
 
 
-def list_messages(wanted: MessageFilter, page: ListPage) -> Listing:
+def list_messages(wanted: MessageFilter, page: ListPage) -> IndexListing:
     tests = [
         ("agent", _only(wanted.agent)),
         ("conversation", _conversations(wanted.conversation)),
         ("run", _only(wanted.run)),
         ("type", wanted.types),
     ]
-    return Listing(
+    return IndexListing(
         tests=[(column, values) for column, values in tests if values],
         page=page,
         is_descending=False,

@@ -7,7 +7,7 @@ from chargehand.postgres.driver import Connection, Row
 from chargehand.server.letta.index import (
     IndexedRun,
     IndexedRunFilter,
-    Listing,
+    IndexListing,
     ListPage,
     MessageFilter,
     SavedLog,
@@ -118,7 +118,7 @@ class PostgresIndex:
     async def messages(self, wanted: MessageFilter, page: ListPage) -> list[bytes]:
         return await self._list("letta_messages", "true", list_messages(wanted, page))
 
-    async def _list(self, table: str, test: str, listing: Listing) -> list[bytes]:
+    async def _list(self, table: str, test: str, listing: IndexListing) -> list[bytes]:
         """The bodies of a page; names of tables and columns are ours, never a client's."""
         tests = ["tenant = current_tenant()", test]
         values: list[str | list[str]] = []

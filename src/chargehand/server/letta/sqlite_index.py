@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from chargehand.server.letta.index import (
     IndexedRun,
     IndexedRunFilter,
-    Listing,
+    IndexListing,
     ListPage,
     MessageFilter,
     SavedLog,
@@ -125,7 +125,7 @@ class SqliteIndex:
     async def messages(self, wanted: MessageFilter, page: ListPage) -> list[bytes]:
         return await self._list("messages", "true", list_messages(wanted, page))
 
-    async def _list(self, table: str, test: str, listing: Listing) -> list[bytes]:
+    async def _list(self, table: str, test: str, listing: IndexListing) -> list[bytes]:
         """The bodies of a page; names of tables and columns are ours, never a client's."""
         tests = [test]
         values: list[_Value] = []
