@@ -341,7 +341,8 @@ class Play:
             return [self._leave(state.input, rng)]
         if rng.random() < 0.3 and self.plot.style == "whole" and number < 3:
             return [ev.InputAnswered(number, "reject", "not like this")]
-        if rng.random() < 0.3 and self.plot.style in ("whole", "fixed") and state.round <= 1 and not state.replans:
+        may_edit = self.plot.style in ("whole", "fixed") and self.plot.plan.tasks and not state.replans
+        if rng.random() < 0.3 and may_edit and state.round <= 1:
             return [ev.InputAnswered(number, "edit", plan=self.plot.plan)]
         return [ev.InputAnswered(number, "approve")]
 

@@ -127,6 +127,8 @@ class Shadow:
                 self._check_fallback(event, event.fallback)
             elif not self.planner_at_work:  # nobody said so: the planner was given up
                 self.left_out = self.left_out or not self.replanned
+            else:  # a plan, at last, if perhaps without a task
+                self.planner_failure = None
             self.planner_at_work = False
             self.bad_plans = 0
             self._settle(("plan", event.number), event.used)
