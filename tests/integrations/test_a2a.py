@@ -212,6 +212,9 @@ async def test_what_is_not_there_or_not_allowed_is_said_in_the_words_of_the_prot
                 await client.get_task(pb.GetTaskRequest(id="no-such-run"))
             with pytest.raises((A2AError, A2AClientError), match="no text"):
                 await sent(client, request(" "))
+            for page in (pb.ListTasksRequest(page_token="9" * 40), pb.ListTasksRequest(page_size=-1)):
+                with pytest.raises((A2AError, A2AClientError), match=r"before|limit"):
+                    await client.list_tasks(page)
             other = key_for(tmp_path, "other")
             (reply,) = await sent(client, request(GOAL))
         async with agent(home, headers=other) as stranger:

@@ -145,7 +145,7 @@ class TeamRequestHandler(RequestHandler):
 
     async def on_list_tasks(self, params: pb.ListTasksRequest, context: ServerCallContext) -> pb.ListTasksResponse:
         caller = _Caller(context)
-        wanted: dict[str, Any] = {"team": caller.team, "limit": min(params.page_size or _PAGE, _PAGE)}
+        wanted: dict[str, Any] = {"team": caller.team, "limit": min(params.page_size, _PAGE) or _PAGE}
         if params.context_id:
             wanted["label"] = (f"{CONTEXT}:{params.context_id}",)
         if params.page_token:

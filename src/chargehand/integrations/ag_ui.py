@@ -4,6 +4,7 @@
 states of tasks are the shared state; a question to a person is an interrupt, which the next call resolves.
 """
 
+import re
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -24,6 +25,7 @@ from chargehand.server.extension import (
     declined_answer,
     parse_answer,
     problem_of,
+    read_body,
     tenant_of,
 )
 
@@ -31,6 +33,7 @@ VERSION = "1.0"
 THREAD = "ag-ui-thread"
 """The label of a run that holds its thread."""
 
+_NUMBER = re.compile(r"[0-9]{1,9}")
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
@@ -85,7 +88,7 @@ async def _resume(tenant: TenantClient, team: str, sent: ResumeSent) -> Subject:
     """Answer the question of an interrupt. One that was answered already is left: the call may be made again."""
     run, _, number = sent.interrupt_id.rpartition("#")
     info = await tenant.read(run)
-    if info.summary.team != team or not number.isdigit():
+    if info.summary.team != team or not _NUMBER.fullmatch(number):
         raise Problem(404, "unknown_interrupt", f"there is no interrupt {sent.interrupt_id!r}")
     question = info.question
     if question is not None and question.number < int(number):
@@ -123,10 +126,7 @@ async def _run(request: Request) -> Response:
     tenant = tenant_of(request.scope)
     team = request.path_params["team"]
     await tenant.team(team)  # 404 where there is none
-    try:
-        sent = msgspec.json.decode(await request.body(), type=RunInput)
-    except msgspec.ValidationError as error:
-        raise Problem(422, "invalid", f"this is no RunAgentInput: {error}") from error
+    sent = await read_body(request, RunInput)
     subject = await _begin_or_resume(tenant, team, sent)
 
     async def lines() -> AsyncGenerator[bytes]:

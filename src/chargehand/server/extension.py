@@ -52,6 +52,7 @@ from chargehand.server.teams import Bounds, NewRun
 from chargehand.server.tenant_runs import StreamSlot
 from chargehand.server.tenants import Tenant, Tenants
 from chargehand.server.wire import Problem, misfit, problem_of
+from chargehand.server.wire import body as read_body
 
 __all__ = [
     "PROBLEM_HANDLERS",
@@ -75,6 +76,7 @@ __all__ = [
     "problems_as",
     "progress_text",
     "question_text",
+    "read_body",
     "tenant_of",
     "worded_answer",
 ]
@@ -208,7 +210,7 @@ class TenantClient:
 
     async def runs(self, query: RunFilter | None = None) -> RunPage:
         """Runs, the latest first; a page of them."""
-        return await list_runs(self._require("read"), query or RunFilter())
+        return await list_runs(self._require("read"), _checked(query or RunFilter()))
 
     async def wait(self, run: str, seconds: Seconds) -> RunInfo:
         """A run once it has ended or waits for a person, or as it stands when so many seconds have passed."""
