@@ -60,6 +60,16 @@ async def sent(client: Client, wanted: pb.SendMessageRequest) -> list[pb.StreamR
     return [item async for item in client.send_message(wanted)]
 
 
+async def subscribed(home: Garden, client: Client, task: str) -> list[pb.StreamResponse]:
+    """What is told of a task whose tool is let go once it is listened to."""
+    items: list[pb.StreamResponse] = []
+    async for item in client.subscribe(pb.SubscribeToTaskRequest(id=task)):
+        if not items:
+            home.let_go()
+        items.append(item)
+    return items
+
+
 def answer_of(task: pb.Task) -> str:
     return next(get_artifact_text(artifact) for artifact in task.artifacts if artifact.name == "answer")
 
@@ -163,11 +173,7 @@ async def test_after_kill_9_in_the_middle_of_a_stream_the_same_task_goes_on(tmp_
                         server.kill()
     with process(tmp_path, "a2a_server") as (_, home):
         async with agent(home, streaming=True) as client:
-            items: list[pb.StreamResponse] = []
-            async for item in client.subscribe(pb.SubscribeToTaskRequest(id=task)):
-                if not items:
-                    home.let_go()
-                items.append(item)
+            items = await subscribed(home, client, task)
             assert items[0].task.id == task
             assert items[-1].status_update.status.state == pb.TASK_STATE_COMPLETED
             (again,) = await sent(client, request(GOAL, message="m-1"))
@@ -194,13 +200,10 @@ async def test_a_task_goes_on_after_a_restart_of_the_server(tmp_path: Path) -> N
         home.hold()
         run = home.begin()
         home.tool_called(run)
-    home.let_go()
     with served(tmp_path) as home:
-        async with agent(home) as client:
-            task = await client.get_task(pb.GetTaskRequest(id=run))
-            if task.status.state not in (pb.TASK_STATE_COMPLETED, pb.TASK_STATE_FAILED):
-                items = [item async for item in client.subscribe(pb.SubscribeToTaskRequest(id=run))]
-                assert items[-1].status_update.status.state == pb.TASK_STATE_COMPLETED
+        async with agent(home, streaming=True) as client:
+            items = await subscribed(home, client, run)
+            assert items[-1].status_update.status.state == pb.TASK_STATE_COMPLETED
             task = await client.get_task(pb.GetTaskRequest(id=run))
             assert "48.00 euros" in answer_of(task)
 
