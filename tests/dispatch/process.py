@@ -17,6 +17,7 @@ from chargehand.store_url import postgres_url
 
 HEARTBEAT = 2.0
 QUEUE = "errands"
+OTHER_QUEUE = "gpu"
 _Found = TypeVar("_Found")
 
 
@@ -28,8 +29,10 @@ class Process:
         self.engine = engine
         self.dispatcher = JobDispatcher(engine, journal, "main")
         self.runner = Runner(journal, executor, dispatcher=self.dispatcher)
-        self.driver = JobDriver(self, [QUEUE], slots=slots)
+        self.driver = JobDriver(self, [QUEUE, OTHER_QUEUE], slots=slots)
         self.driven: list[str] = []
+        self.under_way = 0
+        self.most_under_way = 0
 
     async def of(self, tenant: str) -> "Process":
         assert tenant == "main"
@@ -51,7 +54,12 @@ class Process:
         if (await self.journal.row(run)).ended is not None:
             return True
         self.driven.append(run)
-        return (await self.runner.resume(run, steal=steal)).state.ended is not None
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            return (await self.runner.resume(run, steal=steal)).state.ended is not None
+        finally:
+            self.under_way -= 1
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.errors import Invalid, Refused, StoreUnavailable
 from chargehand.journal.store import open_journal
 from chargehand.runtime.executor import Done, StepContext
-from tests.dispatch.process import HEARTBEAT, QUEUE, Process, eventually, new_deployment, process
+from tests.dispatch.process import HEARTBEAT, OTHER_QUEUE, QUEUE, Process, eventually, new_deployment, process
 from tests.requests import request
 from tests.temporal import TemporalServer, free_port, temporal_server
 
@@ -153,6 +153,23 @@ async def test_a_job_with_more_runs_than_slots_is_shared_with_other_processes(
         assert {await ending(first, run) for run in runs} == {"complete"}
         assert sorted(first.driven + second.driven) == sorted(runs)
         assert min(len(first.driven), len(second.driven)) >= 2
+
+
+@pytest.mark.parametrize("queues", [(QUEUE, QUEUE), (QUEUE, OTHER_QUEUE)])
+@pytest.mark.parametrize("slots", [1, 3])
+async def test_no_more_runs_are_driven_than_there_are_slots(
+    slots: int, queues: tuple[str, str], postgres_store: str, temporal: TemporalServer
+) -> None:
+    executor = ScriptedExecutor(Script(otherwise=Move(seconds=0.3)))
+    async with process(postgres_store, temporal.url, executor, deployment=new_deployment(), slots=slots) as worker:
+        runs = [f"r{number}" for number in range(4 * slots)]
+        for run in runs:
+            await worker.runner.create(run, asked())
+        async with asyncio.TaskGroup() as jobs:
+            for number, run in enumerate(runs):
+                jobs.create_task(worker.dispatcher.begin(run, queue=queues[number % 2]))
+        assert {await ending(worker, run) for run in runs} == {"complete"}
+        assert worker.most_under_way == slots
 
 
 async def test_a_run_that_cannot_be_driven_is_tried_again_and_logged_in_a_line(

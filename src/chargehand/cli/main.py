@@ -224,6 +224,8 @@ def _check_words(words: Sequence[str]) -> None:
 _REPORTS_RUNS = ("run", "resume", "replay", "play", "message", "doctor")
 _REPORTED_LOGGERS = ("chargehand.runtime.run_log", "chargehand.models.guard")
 """Loggers whose warnings those verbs tell in words of their own."""
+_TOLD_BY_WORKERS = ("chargehand.server.app", "chargehand.dispatch.job_driver")
+"""Loggers that say when a worker stops, and which runs it takes over or hands over: told without --verbose too."""
 
 
 def perform(options: Namespace) -> int:
@@ -253,6 +255,9 @@ def _set_up_logging(verb: str, values: Mapping[str, Any]) -> None:
         handler.addFilter(lambda record: record.name not in _REPORTED_LOGGERS)
     level = logging.INFO if values.get("verbose") else logging.WARNING
     logging.basicConfig(level=level, handlers=[handler], format="%(message)s")
+    if verb == "worker":
+        for name in _TOLD_BY_WORKERS:
+            logging.getLogger(name).setLevel(logging.INFO)
 
 
 # --- errors

@@ -75,8 +75,10 @@ class JobDriver:
         self._watch: asyncio.Task[None] | None = None
         self._store_answers = True
         self._under_way: set[asyncio.Task[object]] = set()
-        self._driving = 0
-        """Runs of jobs here, those too that are being claimed."""
+        self._opening = 0
+        """Jobs whose runs are being looked up. Each takes a slot meanwhile."""
+        self._drives: set[asyncio.Task[None]] = set()
+        """One for each run of a job here, those too that are being claimed."""
         self.queues = tuple(dict.fromkeys(queues))
         self.slots = slots
         self.draining = False
@@ -86,13 +88,16 @@ class JobDriver:
         """Runs that only wait for others take no slot: else those might find none, and all would wait for ever."""
         if self.draining or not self._store_answers:
             return 0
-        return self.slots - max(self._host.busy, self._driving - self._host.waiting)
+        return self.slots - self._opening - max(self._host.busy, len(self._drives) - self._host.waiting)
 
     async def do(self, job: Job, *, attempt: int) -> None:
         """Drive the runs of a job. An `attempt` after the first means that its process is taken for dead."""
         task = asyncio.current_task()
         assert task is not None, "it is called by a task"
-        if reason := self._why_not():
+        reason = self._why_not()
+        if not reason and self.free < 1:  # jobs of several queues may come at once
+            reason = "this process has no free slot"
+        if reason:
             raise JobStopped(reason)
         self._under_way.add(task)
         if self._watch is None:
@@ -138,26 +143,32 @@ class JobDriver:
         """Take no more jobs, let the calls under way end, and leave all runs for other processes."""
         self.draining = True
         await self._host.drain(patience)
+        logger.info("stopping: %d runs are handed over to other processes", len(self._drives))
         for task in self._under_way:
             task.cancel()
         if self._under_way:
             await asyncio.wait(tuple(self._under_way))
 
     async def _do(self, job: Job, attempt: int) -> None:
-        tenant = await self._host.of(job.tenant)
-        runs = await jobs_of(tenant.journal).open_runs(job.id)
+        self._opening += 1
+        try:
+            tenant = await self._host.of(job.tenant)
+            runs = await jobs_of(tenant.journal).open_runs(job.id)
+        finally:
+            self._opening -= 1
         here = runs[: max(1, self.free)]
-        if len(runs) > len(here):
-            await tenant.dispatcher.move(runs[len(here) :], job)
         failures: list[str] = []
         async with BareTaskGroup() as drives:
             for run in here:
-                drives.create_task(self._drive(tenant, run, job, attempt, failures))
+                drive = drives.create_task(self._drive(tenant, run, job, attempt, failures))
+                self._drives.add(drive)
+                drive.add_done_callback(self._drives.discard)
+            if len(runs) > len(here):
+                await tenant.dispatcher.move(runs[len(here) :], job)
         if failures:
             raise JobFailed("; ".join(failures[:5]))
 
     async def _drive(self, tenant: DrivenTenant, run: str, job: Job, attempt: int, failures: list[str]) -> None:
-        self._driving += 1
         try:
             has_ended = await self._take(tenant, run, is_retry=attempt > 1)
             if not has_ended:
@@ -168,12 +179,12 @@ class JobDriver:
             if not await _has_ended(tenant.journal, run):
                 failures.append(f"{run}: {error}")
                 logger.warning("run %s cannot be driven: %s", run, error)
-        finally:
-            self._driving -= 1
 
     async def _take(self, tenant: DrivenTenant, run: str, *, is_retry: bool) -> bool:
         """Drive a run. In a retry, one that is still held is taken by force after a grace."""
         until = asyncio.get_running_loop().time() + _GRACE
+        if is_retry:
+            logger.info("run %s is taken over: the process that drove it stopped, or was silent", run)
         while True:
             is_late = asyncio.get_running_loop().time() >= until
             try:

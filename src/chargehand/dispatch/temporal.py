@@ -6,8 +6,10 @@ others and shares queues between tenants; what a run has done is in the journal 
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import asynccontextmanager
+import os
+import socket
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from functools import cache
 from importlib.metadata import version
@@ -131,16 +133,18 @@ class TemporalEngine:
         return beat
 
     def _worker(self, queue: str, driver: QueueDriver, heartbeats: Heartbeats) -> Worker:
+        slots = _Slots(driver)
         tuner = WorkerTuner.create_composite(
             workflow_supplier=FixedSizeSlotSupplier(1),
-            activity_supplier=_Slots(driver),
+            activity_supplier=slots,
             local_activity_supplier=FixedSizeSlotSupplier(1),
             nexus_supplier=FixedSizeSlotSupplier(1),
         )
         return Worker(
             self.client,
             task_queue=self.task_queue(queue),
-            activities=[_activity(queue, driver, heartbeats, self._heartbeat.total_seconds() / 6)],
+            identity=process_identity(os.getpid(), socket.gethostname()),
+            activities=[_activity(queue, driver, slots, heartbeats, self._heartbeat.total_seconds() / 6)],
             tuner=tuner,
             build_id=version(
                 "chargehand"
@@ -163,6 +167,11 @@ class TemporalEngine:
         return StoreUnavailable(f"{self._url} does not answer: {error.message}")
 
 
+def process_identity(pid: int, host: str) -> str:
+    """The name under which a process asks for jobs."""
+    return f"{pid}@{host}"
+
+
 @cache
 def _runtime() -> Runtime:
     """The library's own core. Its warnings are logged like all others: by itself it writes them to standard error."""
@@ -179,7 +188,7 @@ async def _connect(url: EngineUrl) -> Client:
 
 
 def _activity(
-    queue: str, driver: QueueDriver, heartbeats: Heartbeats, pulse: Seconds
+    queue: str, driver: QueueDriver, slots: "_Slots", heartbeats: Heartbeats, pulse: Seconds
 ) -> Callable[[str, list[str]], Coroutine[Any, Any, None]]:
     @activity.defn(name=ACTIVITY)
     async def drive(tenant: str, runs: list[str]) -> None:
@@ -187,7 +196,8 @@ def _activity(
         job = Job(info.activity_id, tenant, queue, tuple(runs))
         async with _beating(heartbeats, info.task_token, pulse):
             try:
-                await driver.do(job, attempt=info.attempt)
+                with slots.working():
+                    await driver.do(job, attempt=info.attempt)
             except (JobStopped, asyncio.CancelledError) as error:  # an attempt that was given up hears no answer
                 raise ApplicationError(str(error) or "stopped", next_retry_delay=_AT_ONCE, category=_QUIET) from error
             except JobFailed as error:
@@ -219,20 +229,31 @@ class _Slots(CustomSlotSupplier):
 
     def __init__(self, driver: QueueDriver) -> None:
         self._driver = driver
-        self._polling = 0
+        self._held = 0
+        """Permits that were given, and not given back yet."""
+        self._under_way = 0
+        """Jobs that the driver knows of."""
+
+    @contextmanager
+    def working(self) -> Generator[None]:
+        """Meanwhile, the driver counts a job itself."""
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
 
     async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:  # noqa: ARG002 - as the interface has it
-        while self._driver.free <= self._polling:  # noqa: ASYNC110 - it changes with every step of a run
+        while self._driver.free <= self._held - self._under_way:  # noqa: ASYNC110 - it changes with every step of a run
             await asyncio.sleep(_LOOK)
-        self._polling += 1
+        self._held += 1
         return SlotPermit()
 
     def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:  # noqa: ARG002 - as above
         return None  # only workflows start activities eagerly
 
-    def mark_slot_used(self, ctx: SlotMarkUsedContext) -> None:  # noqa: ARG002 - as above
-        self._polling -= 1
+    def mark_slot_used(self, ctx: SlotMarkUsedContext) -> None:
+        pass
 
-    def release_slot(self, ctx: SlotReleaseContext) -> None:
-        if ctx.slot_info is None:  # the poll came back without a job
-            self._polling -= 1
+    def release_slot(self, ctx: SlotReleaseContext) -> None:  # noqa: ARG002 - as above
+        self._held -= 1
