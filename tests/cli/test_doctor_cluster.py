@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
+from msgspec import structs
 from temporalio import activity
 from temporalio.worker import Worker
 
@@ -71,6 +72,23 @@ def test_runs_that_wait_too_long_for_a_worker_are_named_by_their_queue(
     assert lines["queue desk"] == ("good", "0 runs driven, 1 waiting")
 
 
+def test_a_run_that_waits_in_a_queue_is_not_called_interrupted(
+    postgres_store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def work() -> None:
+        async with opened_journal(postgres_store) as journal:
+            for run, queue in (("queued", "gpu"), ("left", "")):
+                requested = structs.replace(request(), queue=queue)
+                await journal.create(run, [Entry(1, time.time(), requested)])
+
+    asyncio.run(work())
+    assert main(["runs", "--journal", postgres_store, "--json"]) == 0
+    rows = msgspec.json.decode(capsys.readouterr().out)
+    assert {row["run"]: row["state"] for row in rows} == {"queued": "waiting", "left": "interrupted"}
+    assert main(["runs", "show", "queued", "--journal", postgres_store]) == 0
+    assert "workers of the queue gpu drive it" in " ".join(capsys.readouterr().out.split())
+
+
 def test_runs_of_every_tenant_are_counted(postgres_store: str, capsys: pytest.CaptureFixture[str]) -> None:
     leave_runs(f"{postgres_store}&tenant=lab", [("one", "desk", 0.0)])
     leave_runs(postgres_store, [("two", "desk", 0.0)])
@@ -92,22 +110,27 @@ def test_a_queue_without_workers_is_told_and_one_with_a_worker_is_well(
 ) -> None:
     leave_runs(postgres_store, [("one", "desk", 0.0), ("two", "gpu", 0.0)])
 
-    async def work() -> tuple[int, dict[str, tuple[str, str]]]:
+    async def work() -> tuple[int, dict[str, tuple[str, str]], dict[str, tuple[str, str]]]:
         url = parse_engine_url(temporal.url)
         assert url is not None
         deployment = (await read_deployment(postgres_url(postgres_store))).name
         engine = await TemporalEngine.connect(url, deployment=deployment)
         async with Worker(engine.client, task_queue=engine.task_queue("desk"), activities=[_nothing]):
-            until = time.monotonic() + PATIENCE
-            while True:
-                found = await asyncio.to_thread(doctor, postgres_store, capsys, "--engine", temporal.url)
-                if found[1]["workers of desk"][0] == "good" or time.monotonic() > until:
-                    return found
+            async with opened_journal(postgres_store):
+                until = time.monotonic() + PATIENCE
+                while True:
+                    found = await asyncio.to_thread(doctor, postgres_store, capsys, "--engine", temporal.url)
+                    if found[1]["workers of desk"][0] == "good" or time.monotonic() > until:
+                        break
+            after_death = await asyncio.to_thread(doctor, postgres_store, capsys, "--engine", temporal.url)
+        return *found, after_death[1]
 
-    status, lines = asyncio.run(work())
+    status, lines, after_death = asyncio.run(work())
     assert lines["engine"][0] == "good"
-    assert lines["workers of desk"] == ("good", "1 asked for its runs in the last 90 s")
-    assert (status, lines["workers of gpu"]) == (1, ("bad", "none: its runs wait"))
+    assert lines["workers of desk"] == ("good", "1 that live ask for its runs")
+    none = ("bad", "none: its runs wait")
+    assert (status, lines["workers of gpu"]) == (1, none)
+    assert after_death["workers of desk"] == none, "the engine still lists it"
 
 
 def test_a_team_that_is_named_needs_workers_before_it_has_runs(
@@ -115,7 +138,8 @@ def test_a_team_that_is_named_needs_workers_before_it_has_runs(
 ) -> None:
     team = tmp_path / "team.yaml"
     team.write_text("version: 1\nname: studio\nworkers:\n  painter: {description: paints, queue: gpu}\n")
-    assert doctor(postgres_store, capsys, "--engine", temporal.url)[0] == 0
+    status, lines = doctor(postgres_store, capsys, "--engine", temporal.url)
+    assert (status, lines["workers"]) == (0, ("missing", "no queue has open runs, so none was looked at"))
     status, lines = doctor(postgres_store, capsys, "--engine", temporal.url, "--team", str(team))
     none = ("bad", "none: its runs wait")
     assert (status, lines["workers of studio"], lines["workers of gpu"]) == (1, none, none)
@@ -182,9 +206,13 @@ def test_a_role_that_sees_every_tenant_is_refused(
     assert (status, lines["role"][0]) == (1, "bad")
 
 
-def test_a_database_without_tables_is_no_fault(empty_database: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status, lines = doctor(empty_database, capsys)
-    assert (status, lines["schema"][0]) == (0, "missing")
+def test_a_database_without_tables_is_no_fault_and_an_engine_that_does_not_answer_is(
+    empty_database: str, temporal: TemporalServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, lines = doctor(empty_database, capsys, "--engine", temporal.url)
+    assert (status, lines["schema"][0], lines["engine"][0]) == (0, "missing", "good")
+    status, lines = doctor(empty_database, capsys, "--engine", "temporal://127.0.0.1:9")
+    assert (status, lines["engine"][0]) == (1, "bad")
 
 
 def test_a_newer_schema_asks_for_an_upgrade(
@@ -217,7 +245,13 @@ def test_the_operators_metrics_have_the_backlog_of_all_tenants_and_others_have_n
     leave_runs(f"{postgres_store}&tenant=lab", [("one", "gpu", LONG_AGO), ("two", "gpu", 0.0)])
     assert main(["tokens", "create", "--store", postgres_store, "--tenant", "lab", "--json"]) == 0
     token = msgspec.json.decode(capsys.readouterr().out)["token"]
+    arguments = ["tokens", "create", "--store", postgres_store, "--scope", "read", "--json"]
+    assert main(arguments) == 0
+    read_token = msgspec.json.decode(capsys.readouterr().out)["token"]
     with running(settings_in(tmp_path, store=postgres_url(postgres_store))) as server:
+        read_headers = {"Authorization": f"Bearer {read_token}"}
+        assert httpx.get(f"{server.url}/metrics", timeout=60).status_code == httpx.codes.UNAUTHORIZED
+        read = figures(httpx.get(f"{server.url}/metrics", headers=read_headers, timeout=60).text)
         found = figures(httpx.get(f"{server.url}/metrics", headers=server.headers, timeout=60).text)
         others = httpx.get(f"{server.url}/metrics", headers={"Authorization": f"Bearer {token}"}, timeout=60).text
     assert found['chargehand_backlog_runs{queue="gpu"}'] == 2
@@ -225,3 +259,6 @@ def test_the_operators_metrics_have_the_backlog_of_all_tenants_and_others_have_n
     assert found["chargehand_open_commands{}"] == 0
     assert found["chargehand_notice_lag_seconds{}"] < LONG_AGO
     assert "backlog" not in others
+    assert {figure for figure in read if "backlog" in figure} == {figure for figure in found if "backlog" in figure}
+    teams = [figure for figure in read if figure.startswith("chargehand_backlog_runs") and "gpu" not in figure]
+    assert {read[figure] for figure in teams} == {0}, "the queues of its teams have a figure though nothing waits"

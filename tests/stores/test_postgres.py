@@ -191,7 +191,7 @@ def test_a_forked_child_has_connections_of_its_own(postgres_store: str) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("/test", "/none"), "createdb NAME"),
+        (("/test", "/none"), "createdb none"),
         (("chargehand:", "nobody:"), "refuses the user"),
         (("chargehand-pg-", "elsewhere-"), "cannot be reached"),
     ],

@@ -134,7 +134,9 @@ def _state(row: RunRow, state: RunState | None) -> str:
     if state is None:
         return "damaged"
     current = state_of_run(state)
-    return "interrupted" if current in ("running", "planning") and not row.held else current
+    if row.held or current not in ("running", "planning"):
+        return current
+    return "waiting" if state.requested.queue else "interrupted"
 
 
 def _cost(spent: Amount) -> str:
@@ -198,8 +200,12 @@ def _show_end(options: Namespace, transcript: Transcript, entries: Sequence[Entr
     for finding in audit_run(entries, transcript.state):
         console.line(f"audit: {_describe_mode(finding)}", "plain" if finding.prevented else "warn")
     if transcript.state.ended is None:
-        advice = Advice(options.name, options.journal)
-        console.line(f"go on, if no process drives it: {advice.going_on(transcript.state)}")
+        queue = transcript.state.requested.queue
+        if queue and state_of_run(transcript.state) in ("running", "planning"):
+            console.line(f"workers of the queue {queue} drive it; whether there are any: chargehand doctor --cluster")
+        else:
+            advice = Advice(options.name, options.journal)
+            console.line(f"go on, if no process drives it: {advice.going_on(transcript.state)}")
 
 
 def _describe_mode(finding: FailureMode) -> str:

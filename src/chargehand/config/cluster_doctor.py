@@ -10,6 +10,7 @@ from chargehand.dispatch.engine import MAX_SKEW, EngineUrl
 from chargehand.engine.policy import Seconds
 from chargehand.errors import ChargehandError, Invalid, StoreUnavailable
 from chargehand.extras import install_command
+from chargehand.journal.postgres_jobs import read_deployment
 from chargehand.journal.postgres_status import Backlog, DatabaseStatus, read_backlog, read_database
 from chargehand.store_url import PostgresUrl
 
@@ -33,39 +34,44 @@ async def check_cluster(
     except ChargehandError as error:
         return [bad("store", str(error), "check the URL and the server")]
     results = [*_check_database(store, database)]
-    if database.schema != database.latest_schema:
-        return results
+    if database.schema != database.latest_schema:  # nothing can be read of what waits
+        return results + await _check_engine(engine, deployment, Backlog(), queues=())
     backlog = await read_backlog(store)
-    results += await _check_engine(store, engine, deployment, backlog, queues)
+    if not deployment and engine is not None:
+        deployment = (await read_deployment(store)).name
+    results += await _check_engine(engine, deployment, backlog, queues)
     results += _check_backlog(backlog)
     return results
 
 
 async def _check_engine(
-    store: PostgresUrl, url: EngineUrl | None, deployment: str, backlog: Backlog, queues: Collection[str]
+    url: EngineUrl | None, deployment: str, backlog: Backlog, queues: Collection[str]
 ) -> list[CheckResult]:
+    """`deployment` is empty where the database has no tables: then only the server itself is looked at."""
     if url is None:
         message = "none named: each run is driven by the process that began it, and no other takes it over"
         return [missing("engine", message, "name it: --engine temporal://HOST:7233, or CHARGEHAND_ENGINE")]
-    from chargehand.journal.postgres_jobs import read_deployment  # noqa: PLC0415 - an extra
-
-    name = deployment or (await read_deployment(store)).name
     names = sorted({*backlog.queues, *queues} - {""})
     try:
-        from chargehand.dispatch.temporal_status import RECENT, read_engine  # noqa: PLC0415 - an extra
+        from chargehand.dispatch.temporal import process_identity  # noqa: PLC0415 - an extra
+        from chargehand.dispatch.temporal_status import read_engine  # noqa: PLC0415 - an extra
 
-        status = await read_engine(url, deployment=name, queues=names)
+        living = {process_identity(process.pid, process.host) for process in backlog.processes}
+        status = await read_engine(url, deployment=deployment or "none", queues=names, living=living)
     except ModuleNotFoundError as error:
         return [bad("engine", f"{error.name} is not installed", install_command("cluster"))]
     except StoreUnavailable as error:
         return [bad("engine", str(error), "start it, or correct --engine")]
     except Invalid as error:
         return [bad("engine", str(error), "change its settings, or name another one with --engine")]
-    results = [good("engine", f"Temporal {status.version} at {url}, deployment {name}")]
+    of_deployment = f", deployment {deployment}" if deployment else ""
+    results = [good("engine", f"Temporal {status.version} at {url}{of_deployment}")]
+    if deployment and not names:
+        message = "no queue has open runs, so none was looked at"
+        results.append(missing("workers", message, "name a team, to see who would drive its runs: --team PATH"))
     for queue, pollers in sorted(status.pollers.items()):
         if pollers:
-            message = f"{pollers} asked for its runs in the last {RECENT:.0f} s"
-            results.append(good(f"workers of {queue}", message))
+            results.append(good(f"workers of {queue}", f"{pollers} that live ask for its runs"))
         else:
             todo = "start a worker that has this team: chargehand worker --team ..."
             results.append(bad(f"workers of {queue}", "none: its runs wait", todo))

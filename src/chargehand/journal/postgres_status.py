@@ -35,6 +35,7 @@ _UNDRIVEN = f"""
     WHERE tenant = current_tenant() AND NOT ended AND NOT parked AND seq > 0 AND coalesce(owner NOT IN ({LIVING}), true)
     ORDER BY number LIMIT $1
 """  # noqa: S608 - of our own words
+_LIVING_PROCESSES = f"SELECT pid, host FROM owners WHERE number IN ({LIVING})"  # noqa: S608 - as above
 _COMMANDS = """
     SELECT count(*), coalesce(max(extract(epoch FROM clock_timestamp() - at)), 0)::float8
     FROM commands JOIN runs ON runs.number = commands.run
@@ -64,6 +65,13 @@ class WaitingRun(Struct, frozen=True):
     queue: str
 
 
+class LivingProcess(Struct, frozen=True):
+    """A process that has the database open."""
+
+    pid: int
+    host: str
+
+
 class Backlog(Struct):
     """What waits, over all tenants."""
 
@@ -75,6 +83,8 @@ class Backlog(Struct):
     """The age of the oldest of them."""
     undriven: list[WaitingRun] = []
     """Some of the runs that no process drives."""
+    processes: set[LivingProcess] = set()
+    """Those that live."""
 
 
 class DatabaseStatus(Struct, frozen=True):
@@ -125,6 +135,7 @@ async def _read_backlog(connection: Connection) -> Backlog:
             line.driven += driven
             line.undriven += undriven
             line.seconds = max(line.seconds, seconds)
+        backlog.processes |= {LivingProcess(pid, host) for pid, host in await connection.fetch(_LIVING_PROCESSES)}
         rows = await connection.fetch(_COMMANDS)
         commands, seconds = rows[0]
         backlog.commands += commands
@@ -138,12 +149,12 @@ async def _read_backlog(connection: Connection) -> Backlog:
 
 async def _read_database(connection: Connection) -> DatabaseStatus:
     has_schema = await connection.fetchval(_SCHEMA)
-    major, minor = connection.get_server_version()[:2]
+    server_version = str(await connection.fetchval("SHOW server_version"))  # a packager may add words
     before = time.time()
     clock = await connection.fetchval(_CLOCK)
     ours = (before + time.time()) / 2
     return DatabaseStatus(
-        version=f"{major}.{minor}",
+        version=server_version.split(maxsplit=1)[0],
         schema=await connection.fetchval("SELECT version FROM chargehand.schema") if has_schema else 0,
         latest_schema=len(scripts()),
         sees_all_tenants=bool(await connection.fetchval(_ROLE)),

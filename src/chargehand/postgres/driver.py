@@ -1,8 +1,10 @@
 """asyncpg as far as it is used here: typed connections and pools, and explained errors."""
 
+import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from urllib.parse import unquote, urlsplit
 
 from chargehand.engine.policy import Seconds
 from chargehand.errors import StoreError, StoreUnavailable
@@ -127,7 +129,7 @@ _LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "53300"})
 _REPEATABLE = frozenset({"40001", "40P01"})
 _EXPLANATIONS = {
     "28": "it refuses the user ({error}); check user and password in the URL, or PGUSER and PGPASSWORD",
-    "3D": "{error}; create it: createdb NAME",
+    "3D": "{error}; create it: createdb {database}",
     "53100": "the disk of the server is full; free some space",
     "53": "{error}; raise max_connections of the server, or close other clients",
     "25006": "it is read-only; name the primary server, not a standby",
@@ -182,9 +184,9 @@ def _explained(error: BaseException, url: PostgresUrl) -> StoreError:
     state = _state(error)
     for prefix in (state, state[:2]):
         if prefix in _EXPLANATIONS:
-            return StoreUnavailable(
-                f"{url} cannot be used: {_EXPLANATIONS[prefix].format(error=error)}. Nothing was lost"
-            )
+            database = shlex.quote(unquote(urlsplit(url.place).path.strip("/")) or "NAME")
+            explanation = _EXPLANATIONS[prefix].format(error=error, database=database)
+            return StoreUnavailable(f"{url} cannot be used: {explanation}. Nothing was lost")
     if is_lost(error):
         return StoreUnavailable(
             f"{url} cannot be reached: {error}; check that the server runs there, and try again. Nothing was lost"

@@ -9,8 +9,9 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from chargehand.engine.policy import Seconds
 from chargehand.errors import StoreError
-from chargehand.journal.postgres_status import Backlog, read_backlog
+from chargehand.journal.postgres_status import Backlog, QueueBacklog, read_backlog
 from chargehand.server.settings import FIRST
+from chargehand.server.teams import Teams
 from chargehand.server.tenants import Tenant
 
 logger = logging.getLogger(__name__)
@@ -22,19 +23,25 @@ class ClusterBacklog:
     """The backlog of the whole database, for `/metrics` of the first tenant, which is the operator's."""
 
     def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
         self._store = tenant.settings.store if tenant.name == FIRST else None
         self._gate = asyncio.Lock()
         self._read_at = -_KEPT
         self._backlog: Backlog | None = None
 
     async def read(self) -> Backlog | None:
-        """What waits; None for other tenants, without a database, and while it does not answer."""
+        """What waits; None for other tenants, without a database, and while it does not answer.
+
+        The queues of the teams here have a line even if nothing waits there: else an autoscaler loses its metric.
+        """
         if self._store is None:
             return None
         async with self._gate:
             if time.monotonic() - self._read_at >= _KEPT:
                 try:
                     self._backlog = await read_backlog(self._store)
+                    for queue in self._tenant.part(Teams).queues:
+                        self._backlog.queues.setdefault(queue, QueueBacklog())
                 except StoreError as error:
                     logger.warning("the backlog could not be read: %s", error)
                     self._backlog = None
