@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from chargehand.concurrency import first_error
 from chargehand.dispatch.engine import parse_engine_url
 from chargehand.errors import Invalid
 from chargehand.journal.store import list_runs, read_run
@@ -13,7 +14,7 @@ from chargehand.server.app import Application
 from chargehand.server.cluster import WorkSettings
 from chargehand.server.settings import ServerLimits, ServerSettings, check
 from chargehand.store_url import postgres_url
-from tests.cluster.harness import PATIENCE
+from tests.cluster.harness import PATIENCE, wait_for
 from tests.server.running import running, settings_in
 from tests.temporal import TemporalServer
 
@@ -28,6 +29,19 @@ workers:
 _WORK = f"""
 async def tell(assignment, context):
     return "it is {SECRET}"
+"""
+_SLOW_WORK = """
+import asyncio
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+
+async def tell(assignment, context):
+    (FOLDER / "began").touch()
+    while not (FOLDER / "may-end").exists():
+        await asyncio.sleep(0.02)
+    return "it is done"
 """
 BODY = {
     "team": "errands",
@@ -92,6 +106,41 @@ async def test_a_queue_that_no_team_of_a_worker_has_is_told(
             assert application.queues == (queues or ("errands",))
             await application.drain(0.0)
         assert caplog.messages.count("no team here has the queue erands; theirs are errands") == count
+
+
+async def test_a_worker_that_drains_is_not_ready(tmp_path: Path, postgres_store: str, temporal: TemporalServer) -> None:
+    server = settings_of(tmp_path, "server", postgres_store, temporal.url)
+    worker = settings_of(tmp_path, "worker", postgres_store, temporal.url, hosts=("worker",))
+    (tmp_path / "work.py").write_text(_SLOW_WORK)
+    began, may_end = tmp_path / "began", tmp_path / "may-end"
+
+    def begin() -> None:
+        with running(server) as started:
+            begun = httpx.post(f"{started.url}/api/runs", headers=started.headers, json=BODY, timeout=PATIENCE)
+            assert begun.status_code == 201, begun.text
+            wait_for("the call", began.exists)
+
+    application = Application(worker, lambda _name: None, work=WorkSettings())
+    transport = httpx.ASGITransport(application.app)
+    async with application.opened(), httpx.AsyncClient(transport=transport, base_url="http://worker") as client:
+        await asyncio.to_thread(begin)
+        assert (await client.get("/readyz")).status_code == 200
+        async with asyncio.TaskGroup() as jobs:
+            draining = jobs.create_task(application.drain(PATIENCE))
+            await asyncio.sleep(0)
+            reply = await client.get("/readyz")
+            assert (reply.status_code, draining.done()) == (503, False)
+            assert (await client.get("/healthz")).status_code == 200
+            may_end.touch()
+
+
+async def test_a_team_that_is_not_there_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    settings = settings_in(tmp_path / "server", teams=(tmp_path / "nowhere.yaml",))
+    with pytest.raises(ExceptionGroup) as raised:
+        async with Application(settings, lambda _name: None).opened():
+            pass
+    assert "there is no team file" in str(first_error(raised.value))
+    assert not caplog.messages
 
 
 def test_a_heartbeat_that_no_process_can_keep_is_refused(tmp_path: Path) -> None:

@@ -159,6 +159,18 @@ _SHARED: Options = {
         "default": 15.0,
         "help": "silence after which it is replaced (default 15s)",
     },
+    "--allow-host": {
+        "metavar": "NAME",
+        "action": "append",
+        "default": [],
+        "help": "a name it may be called by besides its address",
+    },
+    "--log-format": {
+        "metavar": "FORMAT",
+        "choices": ("text", "json"),
+        "default": "",
+        "help": "text, or json: one object a line, with run and task",
+    },
     "--memory": {
         "metavar": "PATH",
         "type": store_place,

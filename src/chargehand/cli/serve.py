@@ -78,12 +78,7 @@ _SERVE_OPTIONS: Options = {
     },
     "--open": {"action": "store_true", "help": "open the page in a browser, with a token for it"},
     "--no-token": {"action": "store_true", "help": "no token is needed; only on 127.0.0.1"},
-    "--allow-host": {
-        "metavar": "NAME",
-        "action": "append",
-        "default": [],
-        "help": "a name it may be called by besides its address",
-    },
+    **shared("--allow-host"),
     "--custom-tools": {
         "action": "store_true",
         "help": "clients may bring tools in source, for the sandbox",
@@ -117,12 +112,7 @@ _SERVE_OPTIONS: Options = {
         "default": "all",
         "help": "open runs it resumes: all, crashed, none (default all)",
     },
-    "--log-format": {
-        "metavar": "FORMAT",
-        "choices": ("text", "json"),
-        "default": "",
-        "help": "text, or json: one object a line, with run and task",
-    },
+    **shared("--log-format"),
     "-v --verbose": {"action": "store_true", "help": "also say what is usual"},
 }
 
@@ -259,6 +249,10 @@ def startup_lines(settings: "ServerSettings", port: int, token: str | None, team
         facts["token"] = f"one that was made before; another: {create_token}"
     if teams:
         facts["teams"] = ", ".join(teams)
+    if settings.store is not None:
+        facts["store"] = str(settings.store)
+    if settings.engine is not None:
+        facts["engine"] = str(settings.engine)
     facts["page"] = page_address(settings, port, "")
     journal = settings.store or settings.data / "main" / "runs.db"
     facts["its runs"] = shlex.join(("chargehand", "runs", *journal_words(journal)))

@@ -19,6 +19,7 @@ from chargehand.cli.arguments import (
     team_source,
 )
 from chargehand.cli.console import Console
+from chargehand.cli.log_lines import JsonLines
 from chargehand.cli.serve import TOKEN
 from chargehand.cli.tracing import listener_from
 from chargehand.config.environment import lookup, secret_values
@@ -65,6 +66,7 @@ _OPTIONS: Options = {
     },
     "--port": {"metavar": "N", "type": int, "default": PORT, "help": f"their port (default {PORT}; 0 is any free one)"},
     "--model": {"metavar": "NAME", "type": model_handle, "default": "", "help": "of every worker of its teams"},
+    **shared("--allow-host", "--log-format"),
     "-v --verbose": {"action": "store_true", "help": "also say what is usual"},
 }
 
@@ -88,6 +90,7 @@ def worker(options: Namespace) -> int:
         heartbeat=options.heartbeat,
         host=options.host,
         port=options.port,
+        hosts=tuple(options.allow_host),
         teams=tuple(options.team),
         token=os.environ.get(TOKEN, ""),
         model=options.model,
@@ -110,5 +113,7 @@ def worker(options: Namespace) -> int:
 
     todo = cluster.WorkSettings(queues=options.queues, slots=options.slots)
     tracing = listener_from(os.environ)
+    if tracing is not None:
+        JsonLines.trace_ids = tracing.log_ids
     app.work(wanted, lookup, ready, todo, listeners=() if tracing is None else (tracing,))
     return 0

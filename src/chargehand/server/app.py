@@ -79,8 +79,9 @@ class Application:
         self._driver: JobDriver | None = None
         self._on_reload = on_reload
         self._keys = Keyring(settings)
-        on_open = _open_server_tenant if work is None else start_webhooks
-        self.tenants = Tenants(settings, lookup, on_open, listeners=listeners)
+        self._has_teams = asyncio.Event()
+        """Set when the teams could be loaded: nothing is begun before."""
+        self.tenants = Tenants(settings, lookup, self._on_open, listeners=listeners)
         self._added = tuple(apis)
         served = all_apis(self.tenants, self._added) if work is None else Apis([index_api()], self.tenants)
         lifespan = Router(lifespan=lambda _: self.opened())
@@ -89,12 +90,19 @@ class Application:
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
-        """Open what is served, and go on with what was left open. What cannot be opened is said before it listens."""
+        """Open what is served, and go on with what was left open.
+
+        A team or a model that cannot be loaded is told before anybody calls.
+        """
         with clean_logs(self.tenants.redactor):
             if self._settings.engine is not None:
                 self.tenants.engine = await connect_engine(self._settings)
             async with self._keys, self.tenants, asyncio.TaskGroup() as jobs:
-                await self.tenants.of(FIRST)
+                tenant = await self.tenants.of(FIRST)
+                tenant.part(Teams)
+                if self._settings.model:
+                    tenant.finder.find(self._settings.model)
+                self._has_teams.set()
                 tasks = [jobs.create_task(reopen(self.tenants)), jobs.create_task(run_schedules(self.tenants))]
                 if self._on_reload is not None:
                     tasks.append(jobs.create_task(Reloader(self.tenants, self._on_reload).watch()))
@@ -111,6 +119,12 @@ class Application:
                 for task in tasks:
                     task.cancel()
 
+    async def _on_open(self, tenant: Tenant) -> None:
+        await self._has_teams.wait()
+        await start_webhooks(tenant)
+        if self._work is None:
+            await recover(tenant)
+
     @property
     def queues(self) -> tuple[str, ...] | None:
         """The queues that a worker serves; None for a server."""
@@ -118,6 +132,7 @@ class Application:
 
     async def drain(self, grace: Seconds) -> None:
         """Take nothing more, and give what is under way so long."""
+        self.tenants.close()
         if self._driver is not None:
             await self._driver.drain(grace)
         await self.tenants.drain(grace)
@@ -130,11 +145,6 @@ async def _open_api(api: HttpApi, stack: AsyncExitStack) -> None:
         await stack.enter_async_context(api.lifespan())
     except Exception as error:  # a foreign package
         raise Invalid(f"API {api.name!r} could not be opened: {failure_of(error).message}") from error
-
-
-async def _open_server_tenant(tenant: Tenant) -> None:
-    await start_webhooks(tenant)
-    await recover(tenant)
 
 
 class MeasuredApp:
@@ -306,7 +316,6 @@ def serve_one_client(
     async def run() -> None:
         async with application.opened():
             tenant = await application.tenants.of(FIRST)
-            tenant.part(Teams)  # one that cannot be loaded is told before anybody calls
             await serve_client(TenantClient(tenant, ApiCaller(FIRST, api, "admin", api), api))
             await application.tenants.drain(settings.grace)
 
@@ -332,9 +341,7 @@ async def _serve(
     try:
         async with application.opened():
             tenant = await application.tenants.of(FIRST)
-            teams = tuple(tenant.part(Teams).teams)  # one that cannot be loaded is told before anybody calls
-            if settings.model:
-                tenant.finder.find(settings.model)  # as is a model that there is not
+            teams = tuple(tenant.part(Teams).teams)
             names = teams if application.queues is None else application.queues
             server = _HttpServer(_uvicorn_config(application.app, settings), lambda: ready(names))
             async with asyncio.TaskGroup() as jobs:

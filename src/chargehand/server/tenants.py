@@ -264,9 +264,15 @@ class Tenants:
         except Exception:
             logger.exception("not everything was put in order for tenant %s", tenant.name)
 
+    def close(self) -> None:
+        """Begin nothing any more, and say so."""
+        self._draining = True
+        for tenant in self.open:
+            tenant.runs.closing = True
+
     async def drain(self, grace: Seconds) -> None:
         """Begin nothing any more, give what is under way so long, and cut the rest. Everything can still be read."""
-        self._draining = True
+        self.close()
         async with asyncio.TaskGroup() as jobs:
             for tenant in self.open:
                 jobs.create_task(tenant.runs.drain(grace))
