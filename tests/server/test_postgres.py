@@ -141,14 +141,18 @@ def test_a_change_is_noticed_without_any_notification(
     until(lambda: keys.version() != before, seconds=postgres_keys.OLDEST)
 
 
-def test_keys_that_cannot_be_read_are_good_for_nothing(keys: PostgresKeys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_that_cannot_be_read_are_good_for_nothing_and_that_is_logged_once(
+    keys: PostgresKeys, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     keys.add(create_key("lab", "", "run", 5.0)[0])
     assert keys.version() > 0
     monkeypatch.setattr(postgres_keys, "_ALL", "SELECT * FROM nothing_there")
     monkeypatch.setattr(postgres_keys, "OLDEST", 0.3)
+    monkeypatch.setattr(postgres_keys, "_TRY_EVERY", 0.02)
     until(lambda: _is_refused(keys))
     monkeypatch.undo()
     until(lambda: not _is_refused(keys))
+    assert sum("cannot be read, trying again" in message for message in caplog.messages) == 1
 
 
 def _is_refused(keys: PostgresKeys) -> bool:

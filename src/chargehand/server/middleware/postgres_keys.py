@@ -41,6 +41,7 @@ class PostgresKeys:
         self._version = 0
         self._read_at: Seconds = 0.0
         self._is_watched = False
+        self._is_failing = False
         self._is_closed = False
         self._changed: asyncio.Event
         self._database = client_thread().wait(open_database(url))
@@ -104,7 +105,9 @@ class PostgresKeys:
             try:
                 await self._listen()
             except (StoreError, *driver_errors()) as error:
-                logger.warning("the keys in %s cannot be read, trying again: %s", self._url, error)
+                if not self._is_failing:
+                    logger.warning("the keys in %s cannot be read, trying again: %s", self._url, error)
+                self._is_failing = True
                 await asyncio.sleep(_TRY_EVERY)
 
     def _on_change(self, _connection: Connection, _process: int, _channel: str, _payload: str) -> None:
@@ -118,6 +121,7 @@ class PostgresKeys:
                 self._changed.clear()
                 began = time.monotonic()
                 self._set(await connection.fetch(_ALL), began)
+                self._is_failing = False
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_EVERY):
                         await self._changed.wait()
