@@ -99,7 +99,8 @@ def test_the_commands_of_the_compose_file_carry_out_a_run(
             assert wait_for(f"run {run} ends", look) in ("complete", "partial"), worker.text()
             metrics = httpx.get(f"{worker.url}/metrics", headers=headers, timeout=PATIENCE).text
             assert re.search(r"chargehand_runs_total\{ending=\"\w+\",team=\"\w+\"\} 1.0", metrics), metrics
-        assert main(["doctor", "--cluster", "--store", store, "--engine", temporal.url, "--json"]) == 0
+        team = str(ROOT / "teams" / "portfolio")
+        assert main(["doctor", "--cluster", "--team", team, "--store", store, "--engine", temporal.url, "--json"]) == 0
         lines = msgspec.json.decode(capsys.readouterr().out)["lines"]
         assert {line["what"] for line in lines if line["state"] != "good"} == set()
     finally:
@@ -122,6 +123,20 @@ def test_the_manifests_name_options_that_exist_and_secrets_that_are_there(part: 
     assert mounted == {volume["name"] for volume in pod["volumes"]}
     if part == "worker":
         assert options.drain < pod["terminationGracePeriodSeconds"], "it is killed only after it was drained"
+
+
+def test_the_image_of_the_manifests_is_named_once() -> None:
+    documents = [
+        document
+        for file in sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+        for document in yaml.safe_load_all(file.read_text())
+    ]
+    pods = [document["spec"]["template"]["spec"] for document in documents if "template" in document.get("spec", {})]
+    images = [container["image"] for pod in pods for container in pod["containers"]]
+    (image,) = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())["images"]
+    assert images.count(image["name"]) == 2, "of servers and of workers"
+    built = f"{image['newName']}:{image['newTag']}"
+    assert f"--tag {built}" in (ROOT / "docs" / "deploy.md").read_text()
 
 
 def test_a_worker_of_the_compose_file_is_drained_before_it_is_killed() -> None:
