@@ -12,13 +12,15 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec import structs
 
 from chargehand import McpServer, Plan, Policy, Result, ScriptedModel, Supervisor, Task, Team, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.facts import ToolsWithheld
 from chargehand.errors import Invalid
 from chargehand.tools.calling import ToolFailed
-from tests.mcp.peers import PAY, SDK_SERVER, SEARCH, http_server, notes, returned, shop, team_of, wish
+from chargehand.tools.mcp_lock import PinnedServer
+from tests.mcp.peers import PAY, RAW_SERVER, SDK_SERVER, SEARCH, http_server, notes, pin, returned, shop, team_of, wish
 from tests.mcp.session_server import session_server
 from tests.server.api import Garden
 from tests.server.running import running, settings_in
@@ -188,6 +190,7 @@ def test_servers_that_misbehave_take_no_run_of_the_server_down(tmp_path: Path, m
     assert shown["summary"]["state"] == "complete"  # pyright: ignore[reportIndexIssue] - JSON
     assert not (tmp_path / "changed" / "calls").exists()
     assert "changed: search" in json.dumps(shown["notes"]), "the run says what is off"
+    assert "is not as it was approved" in str(shown["notice"])
 
 
 def test_a_server_that_died_is_started_again_for_a_call_that_only_reads(tmp_path: Path) -> None:
@@ -306,3 +309,68 @@ def test_one_server_serves_runs_on_one_event_loop_after_another(tmp_path: Path) 
 def test_a_server_of_which_nothing_was_approved_has_no_tools(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="chargehand mcp pin"):
         McpServer("docs", command=["x"], lock=tmp_path / "mcp.lock").tools()
+
+
+# --- a person approves while it runs
+
+
+def approve_now(server: McpServer, vice: str) -> None:
+    """Approve the raw server as it is with a vice, as `chargehand mcp approve` does."""
+    listed, _ = asyncio.run(McpServer("notes", command=[*RAW_SERVER, vice]).listed())
+    pin(server, PinnedServer(structs.replace(server.identity, name="notes"), listed.tools))
+
+
+async def test_a_tool_is_on_as_soon_as_it_is_approved_and_off_with_the_lock(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = await asyncio.to_thread(notes, tmp_path, "changed")
+    async with server.open() as tools:
+        search = next(tool for tool in tools if tool.name == "notes_search")
+        for _ in range(2):
+            with pytest.raises(ToolFailed, match="A person must approve it first"):
+                await search.call('{"query": "late"}', "key")
+        warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        problem = "search is off (its description changed since it was approved)"
+        assert warnings == [f"MCP server notes: {problem}; see  chargehand mcp diff notes"]
+        await asyncio.to_thread(approve_now, server, "changed")
+        assert "late" in str(await search.call('{"query": "late"}', "key"))
+        await asyncio.to_thread(Path(server.lock).unlink)
+        with pytest.raises(ToolFailed, match="all tools of notes are off: no tool of the MCP server 'notes'"):
+            await search.call('{"query": "late"}', "key")
+
+
+@pytest.mark.parametrize("vice", ["hints", "widened"])
+async def test_a_tool_approved_with_other_arguments_or_hints_waits_for_the_team_to_be_loaded(
+    vice: str, tmp_path: Path
+) -> None:
+    server = await asyncio.to_thread(notes, tmp_path, vice)
+    async with server.open() as tools:
+        search = next(tool for tool in tools if tool.name == "notes_search")
+        await asyncio.to_thread(approve_now, server, vice)
+        with pytest.raises(ToolFailed, match="the team must be loaded again for it"):
+            await search.call('{"query": "late"}', "key")
+    async with server.open() as tools:
+        search = next(tool for tool in tools if tool.name == "notes_search")
+        assert "late" in str(await search.call('{"query": "late"}', "key"))
+
+
+async def test_pin_approves_once_and_approve_whatever_there_is(tmp_path: Path) -> None:
+    def server(vice: str) -> McpServer:
+        return McpServer("notes", command=[*RAW_SERVER, vice], lock=tmp_path / "mcp.lock")
+
+    pinned = await server("none").pin()
+    assert await server("none").pin() == pinned
+    before = (tmp_path / "mcp.lock").read_bytes()
+    with pytest.raises(Invalid, match=r"is not as it was approved; .*await server.approve\(\)"):
+        await server("changed").pin()
+    assert (tmp_path / "mcp.lock").read_bytes() == before
+    await server("changed").approve()
+    assert server("changed").tools()
+
+
+def test_effects_of_a_tool_that_there_is_not_are_refused(tmp_path: Path) -> None:
+    lock = shop(tmp_path, command=SDK_SERVER).lock
+    server = McpServer("shop", command=SDK_SERVER, lock=lock, effects={"stck": "read"})
+    for ask in (server.tools, lambda: server.select("stock")):
+        with pytest.raises(Invalid, match="effects: 'stck' is no approved tool; did you mean 'stock'"):
+            ask()

@@ -115,7 +115,7 @@ def read_result(outcome: Outcome, entries: Sequence[ev.Entry], notice: str = "")
         gaps=outcome.gaps,
         spent=outcome.spent,
         entries=tuple(entries),
-        notice=" ".join(part for part in (notice, _fallback_notice(outcome.state), *_withheld_tools(entries)) if part),
+        notice=" ".join(part for part in (notice, _fallback_notice(outcome.state), *withheld_tools(entries)) if part),
         question=outcome.question,
         overspent=outcome.state.ledger.overspent,
         fallback=outcome.state.fallback,
@@ -131,7 +131,7 @@ def _fallback_notice(state: RunState) -> str:
     return f"No plan could be made ({state.fallback.message}): {first.worker} was given the whole request."
 
 
-def _withheld_tools(entries: Sequence[ev.Entry]) -> list[str]:
+def withheld_tools(entries: Sequence[ev.Entry]) -> list[str]:
     """Which tools stayed off because their current definition is not approved."""
     notes = [entry.event for entry in entries if isinstance(entry.event, ev.Noted)]
     texts = dict.fromkeys(note.text for note in notes if isinstance(note.fact, ToolsWithheld))

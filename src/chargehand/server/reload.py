@@ -22,7 +22,7 @@ from chargehand.team import Team
 
 _LOOK_EVERY: Seconds = 0.5
 _MAX_FILES = 5000
-_SUFFIXES = frozenset((".py", ".yaml", ".yml", ".toml", ".md", ".txt", ".json", ".csv"))
+_SUFFIXES = frozenset((".py", ".yaml", ".yml", ".toml", ".md", ".txt", ".json", ".csv", ".lock"))
 _SKIPPED = frozenset(("__pycache__", "node_modules"))
 Stamps: TypeAlias = Mapping[Path, tuple[int, int]]
 """When each file was changed, and its size."""

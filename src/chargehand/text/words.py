@@ -286,7 +286,7 @@ def nearest_names(name: str, names: Iterable[str], *, count: int = 3, similarity
 
 def did_you_mean(name: str, names: Iterable[str], otherwise: str = "") -> str:
     """The end of a sentence on a name that is not known: which one may be meant; else `otherwise`, or all there are."""
-    candidates = list(names)
+    candidates = list(dict.fromkeys(names))
     near = nearest_names(name, candidates)
     if near:
         return f"did you mean {' or '.join(map(repr, near))}?"

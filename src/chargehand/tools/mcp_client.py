@@ -5,7 +5,7 @@ The server is started, or greeted, when the first of its tools is called (`mcp_s
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -26,6 +26,7 @@ from chargehand.tools.mcp_lock import (
     PinnedServer,
     PinnedTool,
     ServerIdentity,
+    find_differences,
     matching_tools,
     model_name,
     read_lock,
@@ -104,7 +105,8 @@ class McpServer(McpServerKeys, frozen=True):
         pinned = read_lock(Path(self.lock)).servers.get(self.name)
         if pinned is None:
             raise Invalid(
-                f"no tool of the MCP server {self.name!r} was approved yet; look at them with  chargehand mcp pin"
+                f"no tool of the MCP server {self.name!r} was approved yet; look at them with  chargehand mcp pin  "
+                "(for a server declared in Python:  await server.pin())"
             )
         if structs.replace(pinned.identity, name="") != self.identity:
             raise Invalid(
@@ -115,11 +117,11 @@ class McpServer(McpServerKeys, frozen=True):
 
     def tools(self) -> Sequence[Tool]:
         """Its approved tools, as models are told of them."""
-        return [self._declare(name, tool) for name, tool in self.approved().tools.items()]
+        return [self._declare(name, tool) for name, tool in self._checked().items()]
 
     def select(self, *patterns: str) -> tuple[Tool, ...]:
         """Its approved tools of these names, or that match these patterns (`read_*`), for `Worker(tools=[...])`."""
-        pinned = self.approved().tools
+        pinned = self._checked()
         chosen: dict[str, PinnedTool] = {}
         for pattern in patterns:
             names = matching_tools(pinned, pattern)
@@ -127,6 +129,15 @@ class McpServer(McpServerKeys, frozen=True):
                 raise Invalid(f"mcp:{self.name}/{pattern} is no approved tool; {did_you_mean(pattern, pinned)}")
             chosen |= {name: pinned[name] for name in names}
         return tuple(structs.replace(self._declare(name, tool), toolbox=self) for name, tool in chosen.items())
+
+    def _checked(self) -> dict[str, PinnedTool]:
+        """Its approved tools; Invalid where `effects` speaks of one that it does not have."""
+        pinned = self.approved().tools
+        for pattern in self.effects:
+            if not matching_tools(pinned, pattern):
+                hint = did_you_mean(pattern, pinned)
+                raise Invalid(f"MCP server {self.name!r}: effects: {pattern!r} is no approved tool; {hint}")
+        return pinned
 
     def _declare(self, name: str, pinned: PinnedTool, link: "McpLink | None" = None) -> Tool:
         """A tool as models are told of it; with a link it can be called."""
@@ -154,27 +165,46 @@ class McpServer(McpServerKeys, frozen=True):
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Sequence[Tool]]:
         """Its tools, to be called."""
-        pinned = self.approved()
-        async with await self._link(pinned) as link:
-            yield [self._declare(name, tool, link) for name, tool in pinned.tools.items()]
+        link = await self._link(self.approved)
+        async with link:
+            yield [self._declare(name, tool, link) for name, tool in link.pinned.tools.items()]
 
     async def listed(self) -> tuple[PinnedServer, dict[str, str]]:
         """What the server offers now; and the tools that no model can be given, each with the reason.
 
         ToolFailed says why the server does not tell.
         """
-        async with await self._link(PinnedServer(self.identity)) as link:
+        async with await self._link(lambda: PinnedServer(self.identity)) as link:
             session = await link.connected()
             return session.listed, session.unfit
 
     async def pin(self) -> PinnedServer:
-        """Approve all that the server offers now, in place of what was approved before."""
+        """Approve all that the server offers, if nothing of it was approved yet.
+
+        Invalid where something was, and the server is not that any more: `approve` takes it as it is now.
+        """
         listed, _ = await self.listed()
-        file = Path(self.lock)
-        write_lock(file, read_lock(file).with_server(self.name, listed))
+        pinned = read_lock(Path(self.lock)).servers.get(self.name)
+        if pinned is None:
+            self._write(listed)
+        elif find_differences(pinned, listed):
+            raise Invalid(
+                f"the MCP server {self.name!r} is pinned in {Path(self.lock).name}, and is not as it was approved; "
+                "to take it as it is now:  await server.approve()"
+            )
         return listed
 
-    async def _link(self, pinned: PinnedServer) -> "McpLink":
+    async def approve(self) -> PinnedServer:
+        """Approve all that the server offers now, in place of what was approved before."""
+        listed, _ = await self.listed()
+        self._write(listed)
+        return listed
+
+    def _write(self, approved: PinnedServer) -> None:
+        file = Path(self.lock)
+        write_lock(file, read_lock(file).with_server(self.name, approved))
+
+    async def _link(self, approved: Callable[[], PinnedServer]) -> "McpLink":
         await asyncio.to_thread(_import_sdk)  # it takes a second, the first time
         from chargehand.tools.mcp_session import McpEndpoint, McpLink  # noqa: PLC0415 - it needs an extra
 
@@ -189,7 +219,7 @@ class McpServer(McpServerKeys, frozen=True):
             list_seconds=parse_timeout(self.list_timeout),
             call_seconds=parse_timeout(self.call_timeout),
         )
-        return McpLink(endpoint, pinned)
+        return McpLink(endpoint, approved, Path(self.lock))
 
 
 def _import_sdk() -> None:

@@ -106,6 +106,11 @@ def tool_digest(name: str, tool: PinnedTool) -> str:
     return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()
 
 
+def is_called_alike(before: PinnedTool, now: PinnedTool | None) -> bool:
+    """Whether a call made for one definition of a tool can be made for another: same arguments, same effect."""
+    return now is not None and (before.schema, before.hints) == (now.schema, now.hints)
+
+
 def model_name(server: str, tool: str) -> str:
     """What models call a tool: `server_tool`, with what providers do not take in a name as `_`."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{server}_{tool}")
@@ -138,6 +143,14 @@ class PinDifferences(Struct, frozen=True):
 
     def __bool__(self) -> bool:
         return bool(self.identity or self.changed or self.new or self.missing)
+
+    def describe(self) -> str:
+        """Which tools are off, and why."""
+        if self.identity:
+            return f"all tools are off: {self.problem('')}"
+        off = [f"{tool} is off ({self.problem(tool)})" for tool in (*self.changed, *self.missing)]
+        off += [f"{tool} is not offered (it was not approved)" for tool in self.new]
+        return listing(off)
 
     def problem(self, tool: str) -> str:
         """Why a tool stays off; empty: it is as it was approved."""
@@ -209,6 +222,15 @@ def read_lock(file: Path) -> McpLock:
                     f"{file.name}: {server}/{name} is not what its sha256 says; to take it as it is now, {_REPIN}"
                 )
     return lock
+
+
+def file_stamp(file: Path) -> tuple[int, int]:
+    """What changes whenever a file is written; of no file, too."""
+    try:
+        stat = file.stat()
+    except OSError:
+        return (0, 0)
+    return (stat.st_mtime_ns, stat.st_ino)
 
 
 def write_lock(file: Path, lock: McpLock) -> None:

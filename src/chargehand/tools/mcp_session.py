@@ -5,7 +5,7 @@ Whatever a server does, a call returns in time, with a result or with words for 
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from math import ceil
@@ -43,7 +43,9 @@ from chargehand.tools.mcp_lock import (
     PinnedTool,
     ServerIdentity,
     as_hints,
+    file_stamp,
     find_differences,
+    is_called_alike,
     listing,
     model_name,
     pin_tool,
@@ -95,14 +97,20 @@ class ConnectionLost(ToolFailed):
 class McpLink:
     """The connection to a server for the runs of one executor. It is a context, and belongs to one event loop."""
 
-    def __init__(self, endpoint: McpEndpoint, pinned: PinnedServer) -> None:
+    def __init__(self, endpoint: McpEndpoint, approved: Callable[[], PinnedServer], lock: Path) -> None:
+        """`approved` reads what was approved, from the file `lock`: once more whenever the file changes."""
         self._endpoint = endpoint
-        self._pinned = pinned
+        self._approved = approved
+        self._lock = lock
+        self._stamp = file_stamp(lock)
+        self._shown = approved()
+        self.pinned = self._shown
         self._jobs = BareTaskGroup()
         self._breaker = Breaker()
         self._reason = ""
         self._session: McpSession | None = None
         self._told: set[tuple[str, ToolsWithheld]] = set()
+        self._logged = PinDifferences()
 
     async def __aenter__(self) -> Self:
         await self._jobs.__aenter__()
@@ -125,21 +133,42 @@ class McpLink:
         return await self._call_once(name, arguments, caller)
 
     async def _call_once(self, name: str, arguments: dict[str, Any], caller: Caller | None) -> object:
+        await self._read_lock()
         session = await self.connected()
+        self._log(session.differences)
         self._tell(session.differences, caller)
+        called = model_name(self._endpoint.name, name)
         if problem := session.differences.problem(name):
             raise ToolFailed(
-                f"{model_name(self._endpoint.name, name)} is off: {problem}. A person must approve it first "
+                f"{called} is off: {problem}. A person must approve it first "
                 "(chargehand mcp diff, chargehand mcp approve). Do without it."
             )
+        if not is_called_alike(self._shown.tools[name], self.pinned.tools.get(name)):
+            raise ToolFailed(
+                f"{called} is off: it was approved anew with other arguments or hints, and the team must be loaded "
+                "again for it. Do without it."
+            )
         return await self._ask(session, name, arguments)
+
+    async def _read_lock(self) -> None:
+        """Read what was approved once more, where the file has changed; ToolFailed where nothing is any more."""
+        stamp = file_stamp(self._lock)
+        if stamp == self._stamp:
+            return
+        try:
+            self.pinned = await asyncio.to_thread(self._approved)
+        except Invalid as error:
+            raise ToolFailed(f"all tools of {self._endpoint.name} are off: {error}. Do without them.") from error
+        self._stamp = stamp
+        if self._session is not None:
+            self._session.compare_with(self.pinned)
 
     async def connected(self) -> "McpSession":
         """A session whose tools were compared with the approved ones lately; ToolFailed where there can be none."""
         session = self._session
         if session is None or session.is_over:
             self._check_breaker()
-            session = McpSession(self._endpoint, self._pinned)
+            session = McpSession(self._endpoint, self.pinned)
             session.job = self._jobs.create_task(session.hold())
             self._session = session
         try:
@@ -184,6 +213,15 @@ class McpLink:
                 f"(the last failure: {self._reason}). Do without it.",
                 broken=True,
             )
+
+    def _log(self, differences: PinDifferences) -> None:
+        """Tell the operator, once, which tools are off and why."""
+        if differences == self._logged:
+            return
+        self._logged = differences
+        if differences:
+            name = self._endpoint.name
+            logger.warning("MCP server %s: %s; see  chargehand mcp diff %s", name, differences.describe(), name)
 
     def _tell(self, differences: PinDifferences, caller: Caller | None) -> None:
         """Have a run say, once, what of the server is not as it was approved."""
@@ -322,8 +360,14 @@ class McpSession(Struct, eq=False):
                 self._raise_if_lost(error, unknown=False)
                 words = f"did not list its tools: {message_of(error) or type(error).__name__}"[:_LONGEST_ERROR]
                 raise ToolFailed(f"the MCP server {self.endpoint.name} {words}", broken=True) from error
-            self.differences = find_differences(self.pinned, self.listed, self.unfit)
             self._checked = started
+            self.compare_with(self.pinned)
+
+    def compare_with(self, pinned: PinnedServer) -> None:
+        """Compare what it offered last with what is approved now."""
+        self.pinned = pinned
+        if self._checked:  # else it is asked what it offers before the next call
+            self.differences = find_differences(pinned, self.listed, self.unfit)
 
     async def _list_tools(self) -> None:
         client = self._open_client()

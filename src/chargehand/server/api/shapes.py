@@ -495,7 +495,7 @@ class TaskInfo(Struct, frozen=True):
 
 
 class RunInfo(Struct, frozen=True):
-    """A run as it stands, by what is on disk. `notice` is what people must know about the models of its team.
+    """A run as it stands, by what is on disk. `notice` is what people must know: of its models, and of tools left off.
 
     `traced` counts what the figures of its answer rest on, and `untraced` are those that no tool returned and no
     input gave, by the task that says them; those of the answer itself are under the empty name. `now` is the clock of

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from chargehand.agents.messages import PERSON, addressed, message_request
+from chargehand.agents.result import withheld_tools
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.events import Entry
@@ -68,6 +69,7 @@ from chargehand.server.teams import Teams
 from chargehand.server.tenant_runs import StreamSlot
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Fault, Problem, body, part, problem_of, reply
+from chargehand.team import Team
 
 _PIECE = 240  # characters of an answer that comes all at once
 _ANEW = "\n\n(The text above was broken off. This is the whole answer.)\n\n"
@@ -500,7 +502,8 @@ async def create_chat(request: Request, tenant: Tenant) -> Response:
         return await _stream(request, tenant, sent, call, lambda recorded: ChatWriter(_chat_head(recorded, sent)))
     run = await run_call(request, tenant, sent, call)
     recorded = await wait_for_run(tenant, run)
-    completion = chat_completion(_chat_head(recorded, sent), answer_of(recorded), target.team.notice)
+    notice = _notice_of(target.team, recorded)
+    completion = chat_completion(_chat_head(recorded, sent), answer_of(recorded), notice)
     return reply(completion, headers={RUN_HEADER: run})
 
 
@@ -547,14 +550,17 @@ def _response(tenant: Tenant, stored: TeamRequest, recorded: RecordedRun) -> Res
     return reply(head.as_it_stands(recorded), headers={RUN_HEADER: recorded.run})
 
 
+def _notice_of(team: Team | None, recorded: RecordedRun) -> str:
+    return " ".join(filter(None, ("" if team is None else team.notice, *withheld_tools(recorded.entries))))
+
+
 def _response_head(tenant: Tenant, stored: TeamRequest, recorded: RecordedRun) -> ResponseHead:
     team = tenant.part(Teams).teams.get(recorded.requested.team)
-    notice = "" if team is None else team.notice
     return ResponseHead(
         run=recorded.run,
         created=recorded.entries[0].at,
         request=stored,
-        notice=notice,
+        notice=_notice_of(team, recorded),
         wanted=recorded.requested.answer_format,
     )
 
