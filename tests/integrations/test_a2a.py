@@ -19,6 +19,7 @@ from a2a.utils.errors import A2AError
 
 from chargehand import MemoryJournal, Plan, Supervisor, Task, Team, Worker
 from chargehand.engine.plan import TaskId
+from chargehand.errors import Invalid
 from chargehand.integrations.a2a_server import a2a_api
 from chargehand.integrations.a2a_worker import from_a2a
 from tests.integrations.serving import Process, importable, painters, payers, process
@@ -315,3 +316,27 @@ async def test_an_agent_that_is_not_there_is_a_failure_of_the_network() -> None:
     result = await asking(worker).run("Ask the garden.")
     assert result.ending == "failed"
     assert result.gaps[0].reason == "network"
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "words"),
+    [
+        ("garden", {}, "answered 401: give its worker a key that the agent takes: headers={'Authorization'"),
+        ("nobody", None, "answered 404: there is no agent; url is where its card is"),
+    ],
+)
+async def test_what_a_declaration_lacks_is_told_where_the_agent_refuses(
+    path: str, headers: dict[str, str] | None, words: str, tmp_path: Path
+) -> None:
+    with served(tmp_path) as home:
+        sent_headers = home.server.headers if headers is None else headers
+        worker = from_a2a("gardener", f"{home.server.url}/a2a/{path}", headers=sent_headers)
+        result = await asking(worker).run("Ask the garden.")
+    assert result.ending == "failed"
+    assert words in result.gaps[0].message
+    assert "Put right what the worker says" in str(result.answer)
+
+
+def test_a_url_without_a_scheme_is_refused_where_the_worker_is_declared() -> None:
+    with pytest.raises(Invalid, match=r"url is '127\.0\.0\.1:8283/a2a/garden'; write the whole of it"):
+        from_a2a("gardener", "127.0.0.1:8283/a2a/garden")

@@ -28,9 +28,9 @@ from chargehand import (
     Worker,
     tool,
 )
-from chargehand.cli.tracing import is_wanted
+from chargehand.cli.tracing import is_wanted, listener_from
 from chargehand.engine.plan import TaskId
-from chargehand.errors import Refused
+from chargehand.errors import Invalid, Refused
 from chargehand.integrations.otel import OtelListener
 from chargehand.journal.store import read_run
 from chargehand.runtime.trace import trace
@@ -246,6 +246,19 @@ def test_after_kill_9_in_the_middle_of_a_batch_no_span_is_lost_or_doubled(tmp_pa
 )
 def test_traces_are_sent_where_the_environment_says_so(environment: dict[str, str], wanted: bool) -> None:
     assert is_wanted(environment) is wanted
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"CHARGEHAND_OTEL": "ja"}, "CHARGEHAND_OTEL is 'ja'; write 1 or 0"),
+        ({"CHARGEHAND_OTEL": "1", "CHARGEHAND_OTEL_CONTENT": "ja"}, "CHARGEHAND_OTEL_CONTENT is 'ja'; write 1 or 0"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "localhost:4318"}, "write the whole of it: http://localhost:4318"),
+    ],
+)
+def test_a_variable_of_traces_that_cannot_be_meant_is_refused(environment: dict[str, str], words: str) -> None:
+    with pytest.raises(Invalid, match=words):
+        listener_from(environment)
 
 
 async def test_runs_of_one_name_in_two_journals_have_a_trace_each() -> None:

@@ -162,6 +162,7 @@ _REMEDIES = {
     "work": f"Run it again, with another model or in other words: {_AGAIN}.",
     "task": f"Run it again in other words, or with another worker: {_AGAIN}.",
     "code": f"Mend the code, then run it again: {_AGAIN}.",
+    "declaration": f"Put right what the worker says, then run it again: {_AGAIN}.",
     "refusal": f"Put that right, or name another model, then run it again: {_AGAIN}.",
 }
 
@@ -229,7 +230,7 @@ def _explain_no_answer(
     for progress in state.tasks.values():
         if progress.failure is not None:
             remedies.add(_remedy(progress.failure, has_model=progress.worker not in without_model))
-    order = ("uncertain", "code", "refusal", "time", "line", "service", "work", "task")
+    order = ("uncertain", "code", "refusal", "declaration", "time", "line", "service", "work", "task")
     remedy = next((candidate for candidate in order if candidate in remedies), "work")
     return f"{problem}: nothing that was tried came to a result. {_REMEDIES[remedy]}"
 
@@ -247,6 +248,8 @@ def _remedy(failure: ev.Failure, *, has_model: bool = True) -> str:
         return "refusal"
     if any(step.kind != "model" for step in failure.running):
         return "time"
+    if failure.kind in _ON_THE_WAY and failure.permanent and not has_model:
+        return "declaration"
     if failure.kind not in _ON_THE_WAY or failure.permanent:
         return "work" if has_model else "task"
     if has_model:

