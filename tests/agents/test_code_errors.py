@@ -321,7 +321,7 @@ async def test_an_effect_that_meets_a_mistake_is_in_doubt_and_its_traceback_is_k
     assert failure.code_error is not None
     assert failure.code_error.exception == "AttributeError"
     (gap,) = result.gaps
-    assert "it is not known whether it happened: AttributeError: " in gap.message
+    assert "it is not known whether it happened; it ended with AttributeError: " in gap.message
     assert f"{HERE.name}, line " in gap.message
 
 

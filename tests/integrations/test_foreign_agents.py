@@ -1,6 +1,7 @@
 """Agents of Pydantic AI, LangGraph and the OpenAI Agents SDK as workers, each with a fake model of its own."""
 
 import asyncio
+import logging
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -30,6 +31,7 @@ from chargehand import (
     Team,
     Worker,
 )
+from chargehand.agents.executor import Assignment
 from chargehand.engine import events as ev
 from chargehand.engine.plan import TaskId
 from chargehand.errors import Invalid
@@ -143,6 +145,30 @@ async def test_an_error_of_a_models_api_is_a_failure_of_its_kind(
     assert calls == attempts
 
 
+async def test_what_ended_an_agent_that_acts_is_named_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "chargehand.runtime")
+
+    def reply(_messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
+        raise ModelHTTPError(401, "fake", "invalid api key")
+
+    result = await one_worker(from_pydantic_ai(Agent(FunctionModel(reply)), effect="effect"), policy=TWICE).run("Pay.")
+    (gap,) = result.gaps
+    assert gap.reason == "uncertain"
+    assert "; it ended with pydantic-ai: its model answered 401: " in gap.message
+    (failure,) = [entry.event.failure for entry in result.entries if isinstance(entry.event, ev.AttemptFailed)]
+    assert failure.cause.startswith("pydantic-ai: its model answered 401: ")
+    assert [record.levelname for record in caplog.records if failure.cause in record.getMessage()] == ["WARNING"]
+
+
+async def test_an_agent_that_could_not_be_called_leaves_no_effect_in_doubt() -> None:
+    def prompt(assignment: Assignment) -> str:
+        raise ValueError(f"no prompt for {assignment.instruction}")
+
+    agent = Agent(TestModel())
+    (gap,) = (await one_worker(from_pydantic_ai(agent, effect="effect", prompt=prompt)).run("Pay.")).gaps
+    assert (gap.reason, gap.message) == ("logic", "ValueError: no prompt for Count the apples.")
+
+
 async def test_a_cancelled_attempt_cancels_the_agent() -> None:
     cancelled = asyncio.Event()
 
@@ -238,10 +264,11 @@ async def test_a_graph_that_asks_and_cannot_go_on_fails_with_what_to_do() -> Non
     (gap,) = (await one_worker(from_langgraph(asking_graph(None), effect="read")).run("Paint it.")).gaps
     assert "compile it with one" in gap.message
     journal = MemoryJournal()
-    first = one_worker(from_langgraph(asking_graph(InMemorySaver()), effect="read"), journal=journal)
+    first = one_worker(from_langgraph(asking_graph(InMemorySaver()), effect="effect"), journal=journal)
     await first.run("Paint it.", run="r1")
-    second = one_worker(from_langgraph(asking_graph(InMemorySaver()), effect="read"), journal=journal)
+    second = one_worker(from_langgraph(asking_graph(InMemorySaver()), effect="effect"), journal=journal)
     (gap,) = (await second.resume("r1", "blue")).gaps
+    assert gap.reason == "logic"  # the graph was not called, so no effect is in doubt
     assert "a checkpointer that outlives the process" in gap.message
 
 

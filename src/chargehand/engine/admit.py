@@ -7,7 +7,7 @@ from msgspec import structs
 
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING
-from chargehand.engine.failure import EFFECT_IN_DOUBT
+from chargehand.engine.failure import EFFECT_IN_DOUBT, effect_in_doubt
 from chargehand.engine.lint import lint
 from chargehand.engine.plan import NO_TASK, Plan, TaskId, fingerprint
 from chargehand.engine.state import Progress, RunState, Status, Work
@@ -57,10 +57,7 @@ def _outcome(state: RunState, report: ev.AttemptSucceeded | ev.AttemptFailed) ->
     report = _sane(report)
     if not progress.in_doubt():
         return report
-    doubt = EFFECT_IN_DOUBT
-    if isinstance(report, ev.AttemptFailed) and report.failure.code_error is not None:
-        mistake = report.failure.code_error
-        doubt = structs.replace(doubt, message=f"{doubt.message}: {mistake.describe()}", code_error=mistake)
+    doubt = effect_in_doubt(report.failure) if isinstance(report, ev.AttemptFailed) else EFFECT_IN_DOUBT
     return ev.AttemptFailed(report.task, report.attempt, doubt, report.used)
 
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from chargehand.engine import breaker as breakers
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, CapReached
-from chargehand.engine.failure import EFFECT_IN_DOUBT, OpenStep
+from chargehand.engine.failure import OpenStep, effect_in_doubt
 from chargehand.engine.plan import NO_TASK, Task, TaskId
 from chargehand.engine.policy import Instant, Seconds, backoff
 from chargehand.engine.roster import Agent, best_fit, breaker_name
@@ -77,9 +77,8 @@ def _task_timer(progress: Progress) -> ev.Event:
         return ev.BackoffEnded(task)
     if progress.status is Status.REFINING:
         return ev.SupervisionFailed("refine", progress.failures, _timeout_of("refine"), task)
-    if progress.in_doubt():
-        return ev.AttemptFailed(task, progress.attempt, EFFECT_IN_DOUBT)
-    return ev.AttemptFailed(task, progress.attempt, _timeout_of("work", progress.running_steps()))
+    timeout = _timeout_of("work", progress.running_steps())
+    return ev.AttemptFailed(task, progress.attempt, effect_in_doubt(timeout) if progress.in_doubt() else timeout)
 
 
 def _timeout_of(what: str, running: tuple[OpenStep, ...] = ()) -> ev.Failure:
@@ -177,7 +176,7 @@ def _question_about(state: RunState, progress: Progress, failure: ev.Failure) ->
     number = state.asked + 1
     task = progress.task.id
     if failure.kind != "approval":
-        return ev.InputRequested(number, "effect", task)
+        return ev.InputRequested(number, "effect", task, text=failure.message)
     question = failure.question
     what = "tool" if question is None else question.what
     return ev.InputRequested(number=number, what=what, task=task, text=failure.message, question=question)

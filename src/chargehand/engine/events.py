@@ -316,7 +316,7 @@ class InputRequested(_Fact, frozen=True, tag="input.requested"):
     task: TaskId = NO_TASK
     """Whose call or effect it is; empty for the plan of this run."""
     text: str = ""
-    """The call itself, with its arguments, in one line; or the question in words."""
+    """The call itself, with its arguments, in one line; of an effect, why it is in doubt; or the question in words."""
     question: Question | None = None
     """The same in fields: which call, who wants it, and why it is asked."""
 

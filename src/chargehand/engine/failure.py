@@ -216,6 +216,8 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     """The steps that were still running when the time of an attempt was over."""
     cap: CapReached | None = None
     """The cap of the budget that did not cover it (kind `budget`); `null`: another reason, or it is not known."""
+    cause: str = ""
+    """What ended the attempt while its effect was open (kind `uncertain`); empty: it is not known."""
 
 
 class Gap(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -256,3 +258,12 @@ class Missing(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 EFFECT_IN_DOUBT = Failure("uncertain", "an effect was begun and it is not known whether it happened")
+
+
+def effect_in_doubt(ended: Failure) -> Failure:
+    """The failure of an attempt whose effect is in doubt, with the failure that ended the attempt."""
+    if ended == EFFECT_IN_DOUBT:
+        return ended
+    cause = ended.message if ended.code_error is None else ended.code_error.describe()
+    message = f"{EFFECT_IN_DOUBT.message}; it ended with {cause}"
+    return Failure("uncertain", message, code_error=ended.code_error, running=ended.running, cause=cause)

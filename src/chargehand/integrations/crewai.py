@@ -12,6 +12,7 @@ from chargehand.integrations.foreign_agents import (
     AgentWorker,
     ForeignAgent,
     check_agent,
+    preparing,
     task_text,
 )
 from chargehand.models.prices import Price
@@ -61,9 +62,11 @@ class _CrewAgent(ForeignAgent):
         self._inputs = inputs
 
     async def start(self, assignment: Assignment, usage: AgentUsage) -> AgentTurn:
-        crew: Any = self._crew.copy()
+        with preparing():
+            crew: Any = self._crew.copy()
+            inputs = dict(self._inputs(assignment))
         try:
-            result: Any = await crew.akickoff(inputs=dict(self._inputs(assignment)))
+            result: Any = await crew.akickoff(inputs=inputs)
         finally:
             spent = crew.calculate_usage_metrics()
             usage.input = spent.prompt_tokens

@@ -6,7 +6,8 @@ is one step of the attempt, so what is finished is not done again after a crash.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import msgspec
@@ -46,6 +47,21 @@ class AgentTurn(Struct, frozen=True, omit_defaults=True):
     """None: it is done."""
     state: object = None
     """What the framework needs to go on, as plain data."""
+    refused: Failure | None = None
+    """Why the agent was not called, so that nothing happened."""
+
+
+class AgentNotCalled(Exception):
+    """What the agent needs could not be prepared, so it was not called."""
+
+
+@contextmanager
+def preparing() -> Generator[None]:
+    """What is done before the agent is called: an exception here means that nothing happened."""
+    try:
+        yield
+    except Exception as error:
+        raise AgentNotCalled(str(error)) from error
 
 
 class AgentUsage(Struct):
@@ -122,6 +138,8 @@ class AgentWorker:
             began = time.monotonic()
             try:
                 turn = await act(usage)
+            except AgentNotCalled as error:
+                return Done(AgentTurn(refused=_refusal(error)), NOTHING, good=False)
             except WorkFailed:
                 raise
             except Exception as error:
@@ -133,7 +151,11 @@ class AgentWorker:
 
         request = msgspec.json.encode([number, assignment.instruction, assignment.failure]).decode()
         name = f"{self._agent.framework} agent"
-        return await context.step(name, call, request=request, effect=self._effect, shape=AgentTurn)
+        turn = await context.step(name, call, request=request, effect=self._effect, shape=AgentTurn)
+        if turn.refused is None:
+            return turn
+        acted = self._effect == "effect" and number > 1  # a new attempt would begin anew and act a second time
+        raise WorkFailed(structs.replace(turn.refused, permanent=turn.refused.permanent or acted), NOTHING)
 
     def _failure(self, error: Exception) -> Failure:
         agent = self._agent
@@ -150,6 +172,13 @@ class AgentWorker:
             if usage.calls and context.request.budget.usd is not None:
                 context.note(f"the price of {usage.model or 'a model'} is not known: its calls count as 0 dollars")
         return Amount(tokens=usage.input + usage.output, micros=micros, calls=usage.calls)
+
+
+def _refusal(error: AgentNotCalled) -> Failure:
+    """Why an agent was not called."""
+    cause = error.__cause__
+    assert isinstance(cause, Exception), "it is raised from what went wrong"
+    return cause.failure if isinstance(cause, WorkFailed) else failure_of(cause)
 
 
 # --- what adapters share

@@ -14,6 +14,7 @@ from chargehand.integrations.foreign_agents import (
     AgentWorker,
     ForeignAgent,
     check_agent,
+    preparing,
     task_text,
 )
 from chargehand.models.prices import Price
@@ -85,7 +86,8 @@ class _Graph(ForeignAgent):
         self._result = result
 
     async def start(self, assignment: Assignment, usage: AgentUsage) -> AgentTurn:
-        graph_input = None if await self._is_begun(assignment) else self._state(assignment)
+        with preparing():
+            graph_input = None if await self._is_begun(assignment) else self._state(assignment)
         return await self._run(assignment, graph_input, usage)
 
     async def go_on(
@@ -95,9 +97,12 @@ class _Graph(ForeignAgent):
         answers: Mapping[str, object],
         usage: AgentUsage,
     ) -> AgentTurn:
-        if not await self._is_begun(assignment):
-            message = "the checkpoint of the graph is gone; compile it with a checkpointer that outlives the process"
-            raise WorkFailed(Failure("logic", message))
+        with preparing():
+            if not await self._is_begun(assignment):
+                message = (
+                    "the checkpoint of the graph is gone; compile it with a checkpointer that outlives the process"
+                )
+                raise WorkFailed(Failure("logic", message))
         return await self._run(assignment, Command(resume=dict(answers)), usage)
 
     async def _is_begun(self, assignment: Assignment) -> bool:

@@ -17,6 +17,7 @@ from chargehand.integrations.foreign_agents import (
     approval_question,
     check_agent,
     place_of,
+    preparing,
     task_text,
 )
 from chargehand.models.prices import Price
@@ -73,15 +74,18 @@ class _OpenAIAgent(ForeignAgent):
         self._run_config = run_config
 
     async def start(self, assignment: Assignment, usage: AgentUsage) -> AgentTurn:
-        context = None if self._context is None else self._context(assignment)
-        return await self._run(self._prompt(assignment), usage, context=context)
+        with preparing():
+            context = None if self._context is None else self._context(assignment)
+            prompt = self._prompt(assignment)
+        return await self._run(prompt, usage, context=context)
 
     async def go_on(
         self, assignment: Assignment, state: object, answers: Mapping[str, object], usage: AgentUsage
     ) -> AgentTurn:
-        override: Any = None if self._context is None else self._context(assignment)
-        stored = cast("dict[str, Any]", state)
-        run_state = await RunState.from_json(self._agent, stored, context_override=override)
+        with preparing():
+            override: Any = None if self._context is None else self._context(assignment)
+            stored = cast("dict[str, Any]", state)
+            run_state = await RunState.from_json(self._agent, stored, context_override=override)
         for item in run_state.get_interruptions():
             if answers.get(item.call_id or "") == APPROVE:
                 run_state.approve(item)

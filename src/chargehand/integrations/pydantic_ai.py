@@ -18,6 +18,7 @@ from chargehand.integrations.foreign_agents import (
     approval_question,
     check_agent,
     place_of,
+    preparing,
     task_text,
 )
 from chargehand.models.prices import Price
@@ -65,7 +66,9 @@ class _PydanticAgent(ForeignAgent):
         self._deps = deps
 
     async def start(self, assignment: Assignment, usage: AgentUsage) -> AgentTurn:
-        return await self._run(assignment, usage, user_prompt=self._prompt(assignment))
+        with preparing():
+            prompt = self._prompt(assignment)
+        return await self._run(assignment, usage, user_prompt=prompt)
 
     async def go_on(
         self, assignment: Assignment, state: object, answers: Mapping[str, object], usage: AgentUsage
@@ -78,14 +81,16 @@ class _PydanticAgent(ForeignAgent):
                 approvals[name.removeprefix(_APPROVAL)] = approved or ToolDenied("A person rejected this call.")
             else:
                 calls[name] = answer
-        history = ModelMessagesTypeAdapter.validate_python(state)
+        with preparing():
+            history = ModelMessagesTypeAdapter.validate_python(state)
         results = DeferredToolResults(approvals=approvals, calls=calls)
         return await self._run(assignment, usage, message_history=history, deferred_tool_results=results)
 
     async def _run(self, assignment: Assignment, usage: AgentUsage, **options: Any) -> AgentTurn:
         spent = RunUsage()
         if self._deps is not None:
-            options["deps"] = self._deps(assignment)
+            with preparing():
+                options["deps"] = self._deps(assignment)
         try:
             result = await self._agent.run(usage=spent, **options)
         finally:

@@ -93,6 +93,8 @@ class RunLog:
     def _failure(self, event: ev.Event, failure: ev.Failure) -> None:
         mistake = failure.code_error
         refusal = failure.refusal
+        if failure.kind == "uncertain":
+            self._line(logging.WARNING, event, failure.message)
         if mistake is not None and self._first(mistake.exception, mistake.place()):
             text = f"a mistake in code: {mistake.describe()}\n{traceback_text(mistake)}"
             self._line(logging.ERROR, event, text)
