@@ -11,19 +11,12 @@ from types import ModuleType
 
 from chargehand.config.source import inside, near
 from chargehand.errors import Invalid
-from chargehand.models.providers import install_command
 from chargehand.text.words import listed
 
 APIS = "chargehand.apis"
 """The entry points of HTTP APIs that packages add to the server."""
 LISTENERS = "chargehand.listeners"
 """The entry points of listeners."""
-_EXTRAS = {
-    "chargehand.integrations.a2a_server": "server,a2a",
-    "chargehand.integrations.ag_ui": "server",
-    "chargehand.integrations.mcp_server": "server,mcp",
-}
-"""The extras that our own plugins need."""
 _HANDLE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)\Z")
 
 
@@ -114,8 +107,6 @@ def _module(folder: Path, name: str, team_file: str) -> ModuleType:
 
 
 def _missing(folder: Path, name: str, error: ModuleNotFoundError, team_file: str) -> Invalid:
-    if name in _EXTRAS and error.name is not None and not error.name.startswith("chargehand"):
-        return Invalid(f"{name!r} needs {error.name}, which is not here: {install_command(_EXTRAS[name])}")
     if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
         return Invalid(f"{name!r} imports {error.name!r}, which is not installed (modules beside it need a package)")
     here = [path.stem for path in folder.glob("*.py")]

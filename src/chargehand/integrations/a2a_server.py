@@ -8,39 +8,12 @@ from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any
 
-from a2a.helpers.proto_helpers import get_data_parts, get_message_text
-from a2a.server.context import ServerCallContext
-from a2a.server.request_handlers.request_handler import RequestHandler
-from a2a.server.request_handlers.response_helpers import agent_card_to_dict
-from a2a.server.routes.common import ServerCallContextBuilder
-from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
-from a2a.types import a2a_pb2 as pb
-from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
-from a2a.utils.errors import (
-    A2AError,
-    InternalError,
-    InvalidParamsError,
-    PushNotificationNotSupportedError,
-    TaskNotCancelableError,
-    TaskNotFoundError,
-    UnsupportedOperationError,
-)
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from chargehand.integrations.a2a_tasks import (
-    CONTEXT,
-    STATES,
-    artifacts_of,
-    card_of,
-    context_of,
-    has_ended,
-    progress_of,
-    status_of,
-    task_of,
-)
+from chargehand.extras import OfExtra
 from chargehand.server.extension import (
     PROBLEM_HANDLERS,
     AnswerBody,
@@ -56,6 +29,37 @@ from chargehand.server.extension import (
     progress_text,
     tenant_of,
 )
+
+with OfExtra("A2A", "a2a"):
+    from a2a.helpers.proto_helpers import get_data_parts, get_message_text
+    from a2a.server.context import ServerCallContext
+    from a2a.server.request_handlers.request_handler import RequestHandler
+    from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+    from a2a.server.routes.common import ServerCallContextBuilder
+    from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
+    from a2a.types import a2a_pb2 as pb
+    from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
+    from a2a.utils.errors import (
+        A2AError,
+        InternalError,
+        InvalidParamsError,
+        PushNotificationNotSupportedError,
+        TaskNotCancelableError,
+        TaskNotFoundError,
+        UnsupportedOperationError,
+    )
+
+    from chargehand.integrations.a2a_tasks import (
+        CONTEXT,
+        STATES,
+        artifacts_of,
+        card_of,
+        context_of,
+        has_ended,
+        progress_of,
+        status_of,
+        task_of,
+    )
 
 _TURN_SECONDS = 3600.0
 _PAGE = 50

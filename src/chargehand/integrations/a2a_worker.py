@@ -11,10 +11,10 @@ from chargehand import Assignment, Done, Failure, StepContext, Worker, WorkFaile
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.events import Effect
 from chargehand.errors import Invalid
-from chargehand.models.providers import install_command
+from chargehand.extras import OfExtra
 from chargehand.trace_context import trace_headers
 
-try:
+with OfExtra("an A2A worker", "a2a"):
     import httpx
     from a2a.client import Client, ClientConfig, create_client
     from a2a.client.errors import A2AClientError
@@ -22,8 +22,6 @@ try:
     from a2a.types import a2a_pb2 as pb
     from a2a.utils.errors import A2AError
     from google.protobuf.json_format import MessageToDict, ParseDict
-except ModuleNotFoundError as error:
-    raise Invalid(f"A2A workers need {error.name}, which is not here: {install_command('a2a')}") from error
 
 _OPEN = (pb.TASK_STATE_SUBMITTED, pb.TASK_STATE_WORKING, pb.TASK_STATE_UNSPECIFIED)
 _FIRST_PAUSE = 0.05

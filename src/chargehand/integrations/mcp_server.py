@@ -10,16 +10,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
-import mcp_types as types
 import msgspec
-from mcp import MCPError
-from mcp.server import Server, ServerRequestContext
-from mcp.server.stdio import stdio_server
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from msgspec import Meta, Struct, structs
 from starlette.types import Receive, Scope, Send
 
 from chargehand import ChargehandError, Tool, ToolFailed, __version__, tool
+from chargehand.extras import OfExtra
 from chargehand.server.extension import (
     Entry,
     HttpApi,
@@ -33,6 +29,13 @@ from chargehand.server.extension import (
     tenant_of,
     worded_answer,
 )
+
+with OfExtra("the MCP server", "mcp"):
+    import mcp_types as types
+    from mcp import MCPError
+    from mcp.server import Server, ServerRequestContext
+    from mcp.server.stdio import stdio_server
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 _LONGEST_WAIT = 600
 _LISTED_RUNS = 50
