@@ -127,7 +127,7 @@ def test_a_queue_without_workers_is_told_and_one_with_a_worker_is_well(
 
     status, lines, after_death = asyncio.run(work())
     assert lines["engine"][0] == "good"
-    assert lines["workers of desk"] == ("good", "1 that live ask for its runs")
+    assert lines["workers of desk"] == ("good", "1 alive")
     none = ("bad", "none: its runs wait")
     assert (status, lines["workers of gpu"]) == (1, none)
     assert after_death["workers of desk"] == none, "the engine still lists it"

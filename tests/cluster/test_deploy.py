@@ -107,6 +107,9 @@ def test_the_commands_of_the_compose_file_carry_out_a_run(
         for process in processes:
             seconds = process.terminate()
             assert seconds < PATIENCE / 2, "it stops when it is told to"
+    assert "info: stopping: 0 runs have 20 s to end" in worker.text(), "without --verbose, too"
+    facts = [line.split()[0] for line in server.text().splitlines() if line]
+    assert {"store", "engine"} <= set(facts)
 
 
 @pytest.mark.parametrize("part", ["server", "worker"])

@@ -91,6 +91,7 @@ def test_a_tenant_has_no_more_open_runs_than_it_may(
         replies = [client.post("/api/runs", json=BODY) for _ in range(3)]
         assert [reply.status_code for reply in replies] == [201, 201, 429]
         assert (replies[2].json()["code"], replies[2].headers["Retry-After"]) == ("overloaded", "5")
+        assert [run["state"] for run in client.get("/api/runs").json()["runs"]] == ["waiting", "waiting"]
         ended = client.post(f"/api/runs/{replies[0].json()['run']}/cancel", json={})
         assert ended.json()["summary"]["state"] == "cancelled", "no worker is needed for that"
         assert client.post("/api/runs", json=BODY).status_code == 201

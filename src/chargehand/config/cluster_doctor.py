@@ -71,7 +71,7 @@ async def _check_engine(
         results.append(missing("workers", message, "name a team, to see who would drive its runs: --team PATH"))
     for queue, pollers in sorted(status.pollers.items()):
         if pollers:
-            results.append(good(f"workers of {queue}", f"{pollers} that live ask for its runs"))
+            results.append(good(f"workers of {queue}", f"{pollers} alive"))
         else:
             todo = "start a worker that has this team: chargehand worker --team ..."
             results.append(bad(f"workers of {queue}", "none: its runs wait", todo))

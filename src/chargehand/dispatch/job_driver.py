@@ -88,7 +88,12 @@ class JobDriver:
         """Runs that only wait for others take no slot: else those might find none, and all would wait for ever."""
         if self.draining or not self._store_answers:
             return 0
-        return self.slots - self._opening - max(self._host.busy, len(self._drives) - self._host.waiting)
+        return self.slots - self._opening - max(self._host.busy, self.driving - self._host.waiting)
+
+    @property
+    def driving(self) -> int:
+        """How many runs of jobs are here."""
+        return len(self._drives)
 
     async def do(self, job: Job, *, attempt: int) -> None:
         """Drive the runs of a job. An `attempt` after the first means that its process is taken for dead."""
@@ -143,7 +148,7 @@ class JobDriver:
         """Take no more jobs, let the calls under way end, and leave all runs for other processes."""
         self.draining = True
         await self._host.drain(patience)
-        logger.info("stopping: %d runs are handed over to other processes", len(self._drives))
+        logger.info("stopping: %d runs are handed over to other processes", self.driving)
         for task in self._under_way:
             task.cancel()
         if self._under_way:

@@ -15,6 +15,7 @@ CONTEXT = "a2a-context"
 """The label of a run that holds the context of its task."""
 STATES = {
     "running": pb.TASK_STATE_WORKING,
+    "waiting": pb.TASK_STATE_WORKING,
     "interrupted": pb.TASK_STATE_WORKING,
     "paused": pb.TASK_STATE_WORKING,
     "needs_input": pb.TASK_STATE_INPUT_REQUIRED,

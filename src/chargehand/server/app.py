@@ -130,6 +130,13 @@ class Application:
         """The queues that a worker serves; None for a server."""
         return None if self._driver is None else self._driver.queues
 
+    @property
+    def running_count(self) -> int:
+        """How many runs are driven here."""
+        if self._driver is not None:
+            return self._driver.driving
+        return sum(tenant.runs.running_count for tenant in self.tenants.open)
+
     async def drain(self, grace: Seconds) -> None:
         """Take nothing more, and give what is under way so long."""
         self.tenants.close()
@@ -374,9 +381,8 @@ def _uvicorn_config(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
 async def _end(server: uvicorn.Server, application: Application, stops: "asyncio.Queue[None]") -> None:
     """Told to stop, take nothing more, and end when what is under way is done; told again, at once."""
     await stops.get()
-    tenants = application.tenants
-    grace = tenants.settings.grace
-    logger.info("stopping: %d runs have %g s to end", sum(tenant.runs.running_count for tenant in tenants.open), grace)
+    grace = application.tenants.settings.grace
+    logger.info("stopping: %d runs have %g s to end", application.running_count, grace)
     async with asyncio.TaskGroup() as jobs:
         drained = jobs.create_task(application.drain(grace))
         hurry = jobs.create_task(stops.get())

@@ -185,11 +185,11 @@ async def _forecast(tenant: Tenant, state: RunState, plan: Plan) -> PlanForecast
 
 
 async def _is_held_elsewhere(tenant: Tenant, run: str, state: RunState) -> bool:
-    """Whether another process drives an open run, or an engine has that done."""
+    """Whether another process drives an open run."""
     root = root_of(run, state.requested)
     if state.ended is not None or tenant.runs.is_running(root):
         return False
-    return tenant.dispatcher is not None or (await tenant.journal.row(root)).held
+    return (await tenant.journal.row(root)).held
 
 
 def state_of(tenant: Tenant, run: str, state: RunState, *, is_held: bool = False) -> State:
@@ -201,7 +201,9 @@ def state_of(tenant: Tenant, run: str, state: RunState, *, is_held: bool = False
         return "needs_input"
     if state.paused:
         return "paused"
-    return "running" if is_held or tenant.runs.is_running(root_of(run, state.requested)) else "interrupted"
+    if is_held or tenant.runs.is_running(root_of(run, state.requested)):
+        return "running"
+    return "waiting" if state.requested.queue else "interrupted"
 
 
 def summary_of(tenant: Tenant, run: str, state: RunState, *, is_held: bool = False) -> RunSummary:

@@ -36,10 +36,19 @@ QuestionNumber: TypeAlias = Annotated[int, Meta(ge=1, le=2**53)]
 Money: TypeAlias = Annotated[float, Meta(ge=0, le=1_000_000)]
 PageSize: TypeAlias = Annotated[int, Meta(ge=1, le=200)]
 State: TypeAlias = Literal[
-    "running", "paused", "needs_input", "interrupted", "complete", "partial", "failed", "cancelled", "damaged"
+    "running",
+    "waiting",
+    "paused",
+    "needs_input",
+    "interrupted",
+    "complete",
+    "partial",
+    "failed",
+    "cancelled",
+    "damaged",
 ]
 """`damaged`: its entries cannot all be read; `reason` says why. `interrupted`: no process drives it; resume it.
-`needs_input`: a person must answer its question.
+`needs_input`: a person must answer its question. `waiting`: for a worker of its queue.
 """
 LATEST = 2**53
 """What `before` is for the first page."""
