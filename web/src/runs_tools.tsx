@@ -9,7 +9,7 @@ import { wordOf } from "./states.tsx";
 import { useGet } from "./use_get.ts";
 
 export const isNewOpen = signal(false);
-const STATES = ["running", "needs_input", "paused", "complete", "partial", "failed", "cancelled", "interrupted", "damaged"];
+const STATES = ["running", "waiting", "needs_input", "paused", "complete", "partial", "failed", "cancelled", "interrupted", "damaged"];
 const COSTS = ["0.01", "0.10", "1", "10"];
 type Teams = { teams: { name: string; workers: { name: string }[] }[] };
 

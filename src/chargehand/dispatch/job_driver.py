@@ -189,7 +189,7 @@ class JobDriver:
         """Drive a run. In a retry, one that is still held is taken by force after a grace."""
         until = asyncio.get_running_loop().time() + _GRACE
         if is_retry:
-            logger.info("run %s is taken over: the process that drove it stopped, or was silent", run)
+            logger.info("run %s is taken over: another process gave it back, or was silent", run)
         while True:
             is_late = asyncio.get_running_loop().time() >= until
             try:
