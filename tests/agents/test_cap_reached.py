@@ -98,6 +98,23 @@ async def test_an_answer_that_the_budget_does_not_cover_names_the_cap() -> None:
     assert (found.cap.cap, found.cap.limit) == ("calls", 3)
 
 
+@pytest.mark.parametrize("tokens", [1_500, 3_000, 5_000])
+async def test_nothing_is_kept_for_an_answer_that_no_model_writes(tokens: int) -> None:
+    plan = Plan(THREE.tasks[:1], "forward")
+    model = counting()
+    found = await team(model, Budget(tokens=tokens), plan).run("Count")
+    assert (found.ending, found.answer, len(model.requests)) == ("complete", "Three.", 1)
+
+
+async def test_the_gap_names_what_was_kept_for_the_answer() -> None:
+    plan = Plan(THREE.tasks[:1], "merge")
+    found = await team(counting(), Budget(tokens=4_500), plan).run("Count")
+    (gap,) = found.gaps
+    assert gap.cap is not None
+    assert gap.cap.kept == 4_000
+    assert "the cap of 4,500 tokens: 0 tokens used, 4,000 tokens kept for the answer" in gap.message
+
+
 class Sleeping:
     """A model that takes longer than there is time."""
 

@@ -516,7 +516,7 @@ def _started(state: RunState, kind: ev.Duty, now: Instant, why: ev.Why = "first"
         number=duty.number if duty.redo else duty.number + 1,
         until=until,
         why=why,
-        reserve=_reservation(requested.roster.supervision),
+        reserve=_reservation(requested.roster.supervision if kind == "plan" else state.answer_cost),
     )
 
 
@@ -530,7 +530,7 @@ def _finish(state: RunState, now: Instant) -> ev.Event | None:
     may_answer = done or (not state.tasks and callers_tools(state))  # by calling those, before any work
     is_missing = may_answer and state.combine != "none" and state.answer is None
     wanted = is_missing and not _is_given_up(duty, policy.limits.answers)
-    cap = state.ledger.cap_reached(state.requested.roster.supervision)
+    cap = state.ledger.cap_reached(state.answer_cost)
     last = answer_until(state)
     retry_at = _retry_at(state, "answer", now)
     if wanted and cap is None and retry_at < last:

@@ -227,6 +227,12 @@ class RunState(Struct, gc=False):
     owing: dict[Work, None] = {}
     touched: list[Work] = []  # owing changed here since the runtime last looked
 
+    @property
+    def answer_cost(self) -> Amount:
+        """What a call for the answer takes at least; nothing where no model is called for it."""
+        is_forwarded = self.combine == "forward" and self.requested.answer_format is None
+        return NOTHING if is_forwarded or self.combine == "none" else self.requested.roster.supervision
+
     def owe(self, work: Work) -> None:
         self.owing[work] = None
         self.touched.append(work)

@@ -118,7 +118,7 @@ def gap(state: RunState, progress: Progress) -> Gap:
     if progress.status is Status.FAILED and progress.failure is not None:
         failure = progress.failure
         cap = time_cap(state) if failure.kind == "deadline" and state.time_up else failure.cap
-        return Gap(task=task, status="failed", reason=failure.kind, message=failure.message, cap=cap)
+        return Gap(task=task, status="failed", reason=failure.kind, message=_with_cap(failure.message, cap), cap=cap)
     if progress.status is Status.SKIPPED:
         reason = progress.skipped or "input"
         messages = {
@@ -132,12 +132,17 @@ def gap(state: RunState, progress: Progress) -> Gap:
             task=task,
             status="skipped",
             reason=reason,
-            message=messages[reason],
+            message=_with_cap(messages[reason], progress.cap),
             because=progress.because,
             cap=time_cap(state) if reason == "deadline" else progress.cap,
         )
     words = "it is not finished yet" if state.cancel is None else "the run ended before it was finished"
     return Gap(task, "unfinished", "unfinished", words)
+
+
+def _with_cap(message: str, cap: CapReached | None) -> str:
+    """A message with the cap of the budget that is the reason, and what of it was kept for the answer."""
+    return message if cap is None or cap.cap == "time" else f"{message} ({cap.describe()})"
 
 
 def _done(state: RunState) -> list[Progress]:
@@ -195,10 +200,10 @@ def unwritten_gap(state: RunState, cap: CapReached | None) -> Gap:
     """Why there are results and no answer from them; `cap`: the budget is too small for it."""
     failure = state.answering.failure
     if failure is not None:
-        message = f"the answer could not be written: {failure.message}"
+        message = _with_cap(f"the answer could not be written: {failure.message}", failure.cap)
         return Gap(NO_TASK, "unwritten", failure.kind, message, cap=failure.cap)
     if cap is not None:
-        message = "the answer was not written: the budget was too small for it"
+        message = _with_cap("the answer was not written: the budget was too small for it", cap)
         return Gap(NO_TASK, "unwritten", "budget", message, cap=cap)
     return Gap(NO_TASK, "unwritten", "deadline", "the answer was not written: the time ran out", cap=time_cap(state))
 

@@ -376,8 +376,7 @@ class _StepContext:
     def _answer_reserve(self) -> Amount:
         """What is left for the answer."""
         state = self._line.state
-        answer = NOTHING if state.combine == "none" else state.requested.roster.supervision
-        return answer.max(state.requested.budget.floor)
+        return state.answer_cost.max(state.requested.budget.floor)
 
     async def _refunded(self, turn: ModelTurn | None) -> bool:
         with waiting(self._work.task or self._work.kind, "the budget is reserved for calls under way"):
@@ -410,7 +409,7 @@ class _StepContext:
 
     async def _hold(self, claim: Claim, *, extra: bool) -> bool:
         state = self._line.state
-        covered = NOTHING if extra else state.requested.roster.supervision
+        covered = NOTHING if extra else self._covered()
         while True:
             amount = claim.wanted.min(self._room_for(claim) + covered + self._spare)
             if not claim.least.within(amount):
@@ -430,6 +429,11 @@ class _StepContext:
                 claim.held = amount
                 return True
 
+    def _covered(self) -> Amount:
+        """What was reserved for the supervisor's work when it started."""
+        state = self._line.state
+        return state.answer_cost if self._work.kind == "answer" else state.requested.roster.supervision
+
     def _room_for(self, claim: Claim) -> Amount:
         """What the supervisor may still take for a call."""
         return self._line.state.ledger.room(self._left_by(claim))
@@ -440,7 +444,7 @@ class _StepContext:
         floor = state.requested.budget.floor
         if self._work.kind == "answer":
             return floor if claim.keeps_floor else NOTHING
-        untouched = state.requested.roster.supervision.max(floor)
+        untouched = self._answer_reserve()
         if self._work.kind == "plan":
             room = state.ledger.room(untouched)
             untouched += room - room // 2

@@ -316,7 +316,7 @@ def _fair_share(state: RunState, estimate: Amount, own: Budget) -> Amount:
         return NOTHING
     open_tasks = [task for task in state.tasks.values() if not task.settled and task.status is not Status.EXPANDED]
     claims = sum(not _has_share(task) for task in open_tasks) + (not state.closed)
-    fair = state.ledger.room(budget.floor.max(state.requested.roster.supervision)) // max(1, claims)
+    fair = state.ledger.room(budget.floor.max(state.answer_cost)) // max(1, claims)
     wanted = Amount(
         tokens=estimate.tokens or fair.tokens, micros=estimate.micros or fair.micros, calls=estimate.calls or fair.calls
     )
