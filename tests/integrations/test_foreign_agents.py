@@ -7,6 +7,9 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from agents import Agent as OpenAIAgent
 from agents import function_tool
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.messages.ai import UsageMetadata
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph  # pyright: ignore[reportMissingTypeStubs] - it has none
 from langgraph.graph.message import add_messages  # pyright: ignore[reportMissingTypeStubs] - as above
@@ -33,6 +36,7 @@ from chargehand import (
 )
 from chargehand.agents.executor import Assignment
 from chargehand.engine import events as ev
+from chargehand.engine.facts import UsageUnknown
 from chargehand.engine.plan import TaskId
 from chargehand.errors import Invalid
 from chargehand.integrations.foreign_agents import status_failure
@@ -237,6 +241,40 @@ async def test_a_graph_is_given_a_state_and_its_result_is_read_off_it() -> None:
 
 class Talk(TypedDict):
     messages: Annotated[list[Any], add_messages]
+
+
+def calling_graph(*usages: UsageMetadata | None) -> Any:
+    """A graph with a call of a model for each, whose replies do not name their model."""
+    model = GenericFakeChatModel(messages=iter([AIMessage("12", usage_metadata=usage) for usage in usages]))
+
+    async def count(state: Talk) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"]) for _ in usages]}
+
+    graph: Any = StateGraph(Talk)
+    graph.add_node("count", count)
+    graph.add_edge(START, "count")
+    graph.add_edge("count", END)
+    return graph.compile()
+
+
+async def test_tokens_of_a_graph_count_also_where_its_models_have_no_name() -> None:
+    usage = UsageMetadata(input_tokens=100, output_tokens=10, total_tokens=110)
+    call = from_langgraph(calling_graph(usage, usage), effect="read", price=PRICE)
+    result = await one_worker(call).run("How many?")
+    assert result.spent == Amount(tokens=220, micros=400, calls=2)
+    assert result.notice == ""
+
+
+async def test_what_is_not_known_of_usage_and_price_is_in_the_notice() -> None:
+    usage = UsageMetadata(input_tokens=100, output_tokens=10, total_tokens=110)
+    call = from_langgraph(calling_graph(usage, None), effect="read")
+    result = await one_worker(call, budget=Budget(usd=1.0)).run("How many?")
+    assert result.spent == Amount(tokens=110, calls=2)
+    facts = [entry.event.fact for entry in result.entries if isinstance(entry.event, ev.Noted)]
+    assert UsageUnknown("ann", 1, "tokens") in facts
+    assert UsageUnknown("ann", 2, "price") in facts
+    assert "Ann: a call of a model without a count of tokens" in result.notice
+    assert "Ann: the price of a model is not known" in result.notice
 
 
 def asking_graph(checkpointer: Any) -> Any:

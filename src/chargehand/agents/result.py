@@ -10,7 +10,7 @@ from chargehand.agents.answer import with_gaps
 from chargehand.agents.inputs import last_tasks, result_text, value_text
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, CapReached
-from chargehand.engine.facts import ToolsWithheld
+from chargehand.engine.facts import ToolsWithheld, UsageUnknown
 from chargehand.engine.plan import Plan, TaskId
 from chargehand.engine.state import RunState
 from chargehand.engine.value import decode_value
@@ -115,7 +115,7 @@ def read_result(outcome: Outcome, entries: Sequence[ev.Entry], notice: str = "")
         gaps=outcome.gaps,
         spent=outcome.spent,
         entries=tuple(entries),
-        notice=" ".join(part for part in (notice, _fallback_notice(outcome.state), *withheld_tools(entries)) if part),
+        notice=" ".join(part for part in (notice, _fallback_notice(outcome.state), *noted_facts(entries)) if part),
         question=outcome.question,
         overspent=outcome.state.ledger.overspent,
         fallback=outcome.state.fallback,
@@ -131,10 +131,10 @@ def _fallback_notice(state: RunState) -> str:
     return f"No plan could be made ({state.fallback.message}): {first.worker} was given the whole request."
 
 
-def withheld_tools(entries: Sequence[ev.Entry]) -> list[str]:
-    """Which tools stayed off because their current definition is not approved."""
+def noted_facts(entries: Sequence[ev.Entry]) -> list[str]:
+    """Which tools stayed off because their current definition is not approved, and what is not known of the cost."""
     notes = [entry.event for entry in entries if isinstance(entry.event, ev.Noted)]
-    texts = dict.fromkeys(note.text for note in notes if isinstance(note.fact, ToolsWithheld))
+    texts = dict.fromkeys(note.text for note in notes if isinstance(note.fact, ToolsWithheld | UsageUnknown))
     return [f"{text[:1].upper()}{text[1:]}." for text in texts]
 
 

@@ -103,6 +103,19 @@ class ToolsWithheld(_NotedFact, frozen=True, tag="tools_withheld"):
     """What of the server itself changed, such as `command` or `name`: all of its tools stay off."""
 
 
+class UsageUnknown(_NotedFact, frozen=True, tag="usage_unknown"):
+    """What calls of a worker's agent used or cost is not known, so it counts as nothing."""
+
+    worker: str
+    """The worker."""
+    calls: int
+    """How many calls."""
+    unknown: Literal["tokens", "price"]
+    """What of them is not known."""
+    model: str = ""
+    """The model; empty: its name is not known."""
+
+
 NotedFact: TypeAlias = (
     RouteChosen
     | ModelFellBack
@@ -113,6 +126,7 @@ NotedFact: TypeAlias = (
     | ResultRefused
     | NotReviewed
     | ToolsWithheld
+    | UsageUnknown
 )
 
 

@@ -17,6 +17,7 @@ from chargehand.agents.executor import Assignment
 from chargehand.code_errors import failure_of
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import Effect
+from chargehand.engine.facts import UsageUnknown
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.call_errors import Party, call_refused
@@ -71,6 +72,8 @@ class AgentUsage(Struct):
     input: int = 0
     output: int = 0
     calls: int = 0
+    unmetered: int = 0
+    """Calls of which the framework does not say how many tokens they took."""
     usd: float | None = None
     """What the framework says it cost; None: it does not know."""
 
@@ -143,8 +146,8 @@ class AgentWorker:
             except WorkFailed:
                 raise
             except Exception as error:
-                raise WorkFailed(self._failure(error), self._used(usage, context)) from error
-            used = self._used(usage, context)
+                raise WorkFailed(self._failure(error), self._used(usage, assignment, context)) from error
+            used = self._used(usage, assignment, context)
             if usage.calls:
                 context.record_call(usage.model, time.monotonic() - began, (usage.input, usage.output), used)
             return Done(turn, used)
@@ -161,8 +164,17 @@ class AgentWorker:
         agent = self._agent
         return agent.failure(error) or status_failure(agent.framework, error) or failure_of(error)
 
-    def _used(self, usage: AgentUsage, context: StepContext) -> Amount:
+    def _used(self, usage: AgentUsage, assignment: Assignment, context: StepContext) -> Amount:
         price = self._price
+        model = usage.model or "a model"
+        tokens = usage.input + usage.output
+        unmetered = usage.unmetered if tokens else usage.calls
+        if unmetered:
+            fact = UsageUnknown(assignment.worker, unmetered, "tokens", usage.model)
+            calls = "a call" if unmetered == 1 else f"{unmetered:,} calls"
+            context.note(
+                f"{assignment.worker}: {calls} of {model} without a count of tokens: they count as 0", fact=fact
+            )
         if price is not None:
             micros = round(usage.input * price.input + usage.output * price.output) + usage.calls * price.call
         elif usage.usd is not None:
@@ -170,8 +182,10 @@ class AgentWorker:
         else:
             micros = 0
             if usage.calls and context.request.budget.usd is not None:
-                context.note(f"the price of {usage.model or 'a model'} is not known: its calls count as 0 dollars")
-        return Amount(tokens=usage.input + usage.output, micros=micros, calls=usage.calls)
+                fact = UsageUnknown(assignment.worker, usage.calls, "price", usage.model)
+                text = f"{assignment.worker}: the price of {model} is not known: its calls count as 0 dollars"
+                context.note(text, fact=fact)
+        return Amount(tokens=tokens, micros=micros, calls=usage.calls)
 
 
 def _refusal(error: AgentNotCalled) -> Failure:

@@ -1,6 +1,7 @@
 """A LangGraph graph as a worker. Needs `pip install 'chargehand[langgraph]'`."""
 
 from collections.abc import Callable, Mapping
+from threading import Lock
 from typing import Any, Protocol, runtime_checkable
 
 from chargehand.agents.executor import Assignment
@@ -21,8 +22,9 @@ from chargehand.models.prices import Price
 from chargehand.runtime.executor import WorkFailed
 
 with OfExtra("this", "langgraph"):
-    from langchain_core.callbacks import UsageMetadataCallbackHandler
-    from langchain_core.messages import BaseMessage
+    from langchain_core.callbacks import BaseCallbackHandler
+    from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.outputs import LLMResult
     from langgraph.errors import GraphRecursionError
     from langgraph.types import Command
     from pydantic_core import to_jsonable_python
@@ -113,16 +115,8 @@ class _Graph(ForeignAgent):
         return bool(snapshot.next)
 
     async def _run(self, assignment: Assignment, graph_input: object, usage: AgentUsage) -> AgentTurn:
-        counter = UsageMetadataCallbackHandler()
-        config: Any = {**_thread(assignment), "callbacks": [counter]}
-        try:
-            values = await self._graph.ainvoke(graph_input, config)
-        finally:
-            for model, spent in counter.usage_metadata.items():
-                usage.model = usage.model or model
-                usage.input += spent["input_tokens"]
-                usage.output += spent["output_tokens"]
-                usage.calls += 1  # the callback counts tokens, not calls
+        config: Any = {**_thread(assignment), "callbacks": [_UsageCounter(usage)]}
+        values = await self._graph.ainvoke(graph_input, config)
         interrupts = values.pop("__interrupt__", ())
         if not interrupts:
             return AgentTurn(to_jsonable_python(self._result(values)))
@@ -135,6 +129,27 @@ class _Graph(ForeignAgent):
 
     def failure(self, error: Exception) -> Failure | None:
         return Failure("logic", str(error), code="too_many_steps") if isinstance(error, GraphRecursionError) else None
+
+
+class _UsageCounter(BaseCallbackHandler):
+    """Counts the calls of models and their tokens, also of models that do not say their name."""
+
+    def __init__(self, usage: AgentUsage) -> None:
+        self._usage = usage
+        self._lock = Lock()  # calls are reported from threads
+
+    def on_llm_end(self, response: LLMResult, **_options: Any) -> None:
+        message = getattr(response.generations[0][0], "message", None) if any(response.generations) else None
+        tokens = message.usage_metadata if isinstance(message, AIMessage) else None
+        with self._lock:
+            self._usage.calls += 1
+            if tokens is None:
+                self._usage.unmetered += 1
+            else:
+                self._usage.input += tokens["input_tokens"]
+                self._usage.output += tokens["output_tokens"]
+            if isinstance(message, AIMessage) and not self._usage.model:
+                self._usage.model = str(message.response_metadata.get("model_name", ""))
 
 
 def _thread(assignment: Assignment) -> Any:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from chargehand.agents.audit.assessment import answer_tracings, count_traced
 from chargehand.agents.draft import PlanForecast, foreseen
-from chargehand.agents.result import fallback_answer, planned, withheld_tools
+from chargehand.agents.result import fallback_answer, planned, noted_facts
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.fold import begin, fold, replay
@@ -152,7 +152,7 @@ async def run_info(tenant: Tenant, run: str, *, plain: bool = False) -> RunInfo:
         tasks=tuple(show(task, TaskInfo) for task in traced.tasks),
         gaps=traced.gaps,
         answer=_answer_of(state, traced.answer, plain=plain),
-        notice=" ".join(filter(None, ("" if team is None else team.notice, *withheld_tools(entries)))),
+        notice=" ".join(filter(None, ("" if team is None else team.notice, *noted_facts(entries)))),
         question=None if state.ended is not None else state.input,
         deadline=state.requested.deadline,
         limits=RunLimits(budget.usd, budget.tokens, budget.calls) if state.ledger.capped else None,

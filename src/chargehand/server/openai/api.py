@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from chargehand.agents.messages import PERSON, addressed, message_request
-from chargehand.agents.result import withheld_tools
+from chargehand.agents.result import noted_facts
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.events import Entry
@@ -551,7 +551,7 @@ def _response(tenant: Tenant, stored: TeamRequest, recorded: RecordedRun) -> Res
 
 
 def _notice_of(team: Team | None, recorded: RecordedRun) -> str:
-    return " ".join(filter(None, ("" if team is None else team.notice, *withheld_tools(recorded.entries))))
+    return " ".join(filter(None, ("" if team is None else team.notice, *noted_facts(recorded.entries))))
 
 
 def _response_head(tenant: Tenant, stored: TeamRequest, recorded: RecordedRun) -> ResponseHead:
