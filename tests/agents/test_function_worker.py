@@ -2,9 +2,11 @@
 
 import asyncio
 import sys
+from datetime import date
 from typing import Any, cast
 
 import pytest
+from pydantic import BaseModel
 
 from chargehand import (
     Amount,
@@ -288,6 +290,19 @@ def test_it_brings_what_it_works_with(parts: dict[str, object]) -> None:
 
     with pytest.raises(Invalid, match="has a call and"):
         Team([Worker("ann", call=count, **parts)])  # pyright: ignore[reportArgumentType] - one of its keywords
+
+
+class Count(BaseModel):
+    apples: int
+    counted: date
+
+
+async def test_models_of_pydantic_are_plain_data() -> None:
+    async def count(_assignment: Assignment, _context: StepContext) -> object:
+        return {"counts": [Count(apples=12, counted=date(2026, 7, 1))]}
+
+    result = await Team([Worker("ann", call=count)], supervisor=Supervisor(plan=plan())).run("How many?")
+    assert result.results == {"t1": {"counts": [{"apples": 12, "counted": "2026-07-01"}]}}
 
 
 @pytest.mark.parametrize("returned", [None, Done(None)])

@@ -277,9 +277,9 @@ async def test_what_is_not_known_of_usage_and_price_is_in_the_notice() -> None:
     assert "Ann: the price of a model is not known" in result.notice
 
 
-def asking_graph(checkpointer: Any) -> Any:
+def asking_graph(checkpointer: Any, question: object = "Which colour?") -> Any:
     def ask(state: Talk) -> dict[str, Any]:
-        colour = interrupt("Which colour?")
+        colour = interrupt(question)
         return {"messages": [("assistant", f"{len(state['messages'])} said, painted {colour}")]}
 
     graph: Any = StateGraph(Talk)
@@ -296,6 +296,38 @@ async def test_an_interrupt_of_a_graph_is_a_question_to_a_person() -> None:
     assert waiting.question.text == "Which colour?"
     result = await team.resume("r1", "blue")
     assert result.answer == "1 said, painted blue"
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "options"),
+    [
+        ({"question": "Which?", "options": ["red", "blue"]}, "Which?", ("red", "blue")),
+        ({"question": "Which?", "wall": 3}, 'Which?\n{"wall":3}', ()),
+        ({"question": "Which?", "options": [1, 2]}, 'Which?\n{"options":[1,2]}', ()),
+        ({"tool": "pay", "ok": True}, '{"tool":"pay","ok":true}', ()),
+    ],
+)
+async def test_the_question_and_the_options_of_an_interrupt_are_shown(
+    value: object, text: str, options: tuple[str, ...]
+) -> None:
+    team = one_worker(from_langgraph(asking_graph(InMemorySaver(), value), effect="idempotent"))
+    waiting = await team.run("Paint it.", run="r1")
+    assert waiting.question is not None
+    assert waiting.question.text == text
+    assert waiting.question.question is not None
+    assert waiting.question.question.options == options
+    assert (await team.resume("r1", "blue")).answer == "1 said, painted blue"
+
+
+async def test_an_agent_that_is_not_wrapped_is_refused_with_what_wraps_it() -> None:
+    wrong: list[tuple[Any, str]] = [
+        (Agent(TestModel()), r"pydantic_ai\.from_pydantic_ai"),
+        (asking_graph(None), r"langgraph\.from_langgraph"),
+        (OpenAIAgent("counter"), r"openai_agents\.from_openai_agents"),
+    ]
+    for agent, wrapper in wrong:
+        with pytest.raises(Invalid, match=rf"wrap it: call=chargehand\.integrations\.{wrapper}\(\.\.\., effect="):
+            Worker("ann", call=agent)
 
 
 async def test_a_graph_that_asks_and_cannot_go_on_fails_with_what_to_do() -> None:

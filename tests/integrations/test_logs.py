@@ -7,9 +7,11 @@ import pytest
 
 from chargehand import Plan, ScriptedModel, Supervisor, Task, Team, Worker
 from chargehand.cli.log_lines import JsonLines, TextLines, log_handler
+from chargehand.engine.failure import CodeError
 from chargehand.engine.plan import TaskId
 from chargehand.errors import Invalid
 from chargehand.runtime.context import CURRENT_WORK
+from chargehand.runtime.run_log import traceback_text
 
 
 def make_team() -> Team:
@@ -30,6 +32,12 @@ async def test_the_life_of_a_run_is_told_at_info_and_its_steps_at_debug(caplog: 
         await make_team().run("Count", run="r2")
     (began,) = [record for record in caplog.records if "attempt 1 of task t1 by ann began" in record.getMessage()]
     assert (vars(began)["run"], vars(began)["task"], vars(began)["attempt"]) == ("r2", "t1", 1)
+
+
+def test_a_mistake_of_which_no_place_is_known_names_none() -> None:
+    mistake = CodeError("TypeError", "the result is a lock")
+    assert mistake.place() == ""
+    assert traceback_text(mistake) == mistake.describe() == "TypeError: the result is a lock"
 
 
 def record_of(**about: object) -> logging.LogRecord:

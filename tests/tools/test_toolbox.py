@@ -155,6 +155,30 @@ def test_one_that_declares_no_list_of_tools_is_refused(tools: object) -> None:
         team(Wrong())
 
 
+def test_one_that_cannot_be_opened_as_a_context_is_refused_when_it_is_declared() -> None:
+    class Box:
+        name = "box"
+
+        def tools(self) -> Sequence[Tool]:
+            return ()
+
+    class Plain(Box):
+        async def open(self) -> Sequence[Tool]:
+            return ()
+
+    class Undecorated(Box):
+        async def open(self) -> AsyncGenerator[Sequence[Tool]]:
+            yield ()
+
+    wrong: list[Any] = [Plain(), Undecorated()]
+    for toolbox in wrong:
+        with pytest.raises(Invalid, match=r"toolbox 'box': open\(\) needs @asynccontextmanager"):
+            Worker("ann", tools=[toolbox])
+    given: Any = Plain
+    with pytest.raises(Invalid, match=r"Plain is a class of toolboxes; write Plain\(\.\.\.\)"):
+        Worker("ann", tools=[given])
+
+
 async def test_one_that_hangs_while_it_opens_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolboxes, "OPEN_TIMEOUT", 0.05)
 

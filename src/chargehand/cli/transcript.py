@@ -162,7 +162,9 @@ class Transcript:
         if key is None or key in self.causes:
             return
         if failure.code_error is not None:
-            self.causes[key] = f"{failure.code_error.exception} in {failure.code_error.place()}, shown above"
+            place = failure.code_error.place()
+            raised = f"{failure.code_error.exception} in {place}" if place else failure.code_error.exception
+            self.causes[key] = f"{raised}, shown above"
             self.problems.text(clean_lines(traceback_text(failure.code_error)), "bad")
         elif failure.refusal is not None:
             self.causes[key] = f"refused by {failure.refusal.provider}, as said above"
@@ -315,7 +317,7 @@ class Transcript:
 def _cause_of(failure: ev.Failure) -> tuple[str, str] | None:
     """What a person must put right, as far as it is the same for several failures; None: nothing of the kind."""
     if failure.code_error is not None:
-        return (failure.code_error.exception, failure.code_error.place())
+        return (failure.code_error.exception, failure.code_error.place() or failure.code_error.message)
     if failure.refusal is not None:
         return (failure.refusal.model, failure.refusal.cause)
     return None

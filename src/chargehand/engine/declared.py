@@ -67,7 +67,27 @@ def wrong_value(owner: str, name: str, value: object, declared: object) -> Inval
     """The refusal of a value that is not of the declared type; it says what to write."""
     near = nearest_names(value, _literal_words(declared), count=1) if isinstance(value, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else ""
+    if wrapper := _wrapper_of(value):
+        return Invalid(f"{owner}: {name} is {_show(value)}; wrap it: call={wrapper}(..., effect=...)")
     return Invalid(f"{owner}: {name} is {_show(value)}; write {describe_type(declared)}{hint}")
+
+
+_WRAPPERS = {
+    "pydantic_ai": "chargehand.integrations.pydantic_ai.from_pydantic_ai",
+    "langgraph": "chargehand.integrations.langgraph.from_langgraph",
+    "agents.agent": "chargehand.integrations.openai_agents.from_openai_agents",
+    "crewai": "chargehand.integrations.crewai.from_crewai",
+}
+"""What makes a worker's `call` of an agent of another framework, by the module of the agent's class."""
+
+
+def _wrapper_of(value: object) -> str:
+    """What wraps an agent of another framework; empty: it is none."""
+    for base in type(value).__mro__:
+        for module, wrapper in _WRAPPERS.items():
+            if f"{base.__module__}.".startswith(f"{module}."):
+                return wrapper
+    return ""
 
 
 def fits_type(value: object, declared: object) -> bool:

@@ -63,9 +63,9 @@ class CodeError(Struct, frozen=True, omit_defaults=True, gc=False):
         return f"{text} ({self.place()})" if self.frames else text
 
     def place(self) -> str:
-        """Where it was raised: file, line and function."""
+        """Where it was raised: file, line and function; empty: it is not known."""
         if not self.frames:
-            return "somewhere"
+            return ""
         last = self.frames[-1]
         return f"{last.file}, line {last.line}, in {last.function}"
 

@@ -5,7 +5,7 @@ What a value means is not its business. Dates, sets, bytes and structs become wh
 
 import re
 from math import isfinite
-from typing import cast
+from typing import Protocol, cast, runtime_checkable
 
 import msgspec
 from msgspec import Raw
@@ -15,7 +15,21 @@ from chargehand.errors import NotJson
 DEPTH = 64
 _LONGEST_DECIMAL = 10**1000  # Python refuses to write much longer numbers in decimal
 
-_ENCODER = msgspec.json.Encoder(order="sorted")
+
+@runtime_checkable
+class _PydanticModel(Protocol):
+    """A model of pydantic, which is not imported for it."""
+
+    def model_dump(self, *, mode: str) -> object: ...
+
+
+def _plain_model(value: object) -> object:
+    if isinstance(value, _PydanticModel) and not isinstance(value, type):
+        return value.model_dump(mode="json")
+    raise TypeError(f"{type(value).__name__} is no plain data")
+
+
+_ENCODER = msgspec.json.Encoder(order="sorted", enc_hook=_plain_model)
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -127,7 +141,7 @@ def _plain(value: object, place: str, depth: int) -> object:
             return _table(cast("dict[object, object]", value), place, depth + 1)
         return [_plain(item, f"{place}[{n}]", depth + 1) for n, item in enumerate(cast("list[object]", value))]
     try:
-        return _plain(msgspec.to_builtins(value, builtin_types=(Raw,)), place, depth)
+        return _plain(msgspec.to_builtins(value, builtin_types=(Raw,), enc_hook=_plain_model), place, depth)
     except (TypeError, ValueError, RecursionError) as error:
         raise NotJson(place, f"is of type {type(value).__name__}, which JSON cannot carry; send plain data") from error
 

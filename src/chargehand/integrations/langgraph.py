@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from threading import Lock
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
+
+from msgspec import json
 
 from chargehand.agents.executor import Assignment
 from chargehand.engine.events import Effect
@@ -123,9 +125,7 @@ class _Graph(ForeignAgent):
         if self._graph.checkpointer is None:
             message = "the graph has an interrupt and no checkpointer; compile it with one, so that it can go on"
             raise WorkFailed(Failure("logic", message, permanent=True))
-        return AgentTurn(
-            questions=tuple(AgentQuestion(interrupt.id, _text_of(interrupt.value)) for interrupt in interrupts)
-        )
+        return AgentTurn(questions=tuple(_question(interrupt) for interrupt in interrupts))
 
     def failure(self, error: Exception) -> Failure | None:
         return Failure("logic", str(error), code="too_many_steps") if isinstance(error, GraphRecursionError) else None
@@ -156,5 +156,19 @@ def _thread(assignment: Assignment) -> Any:
     return {"configurable": {"thread_id": assignment.key}}
 
 
-def _text_of(value: object) -> str:
-    return value if isinstance(value, str) else str(to_jsonable_python(value, fallback=str))
+def _question(interrupt: Any) -> AgentQuestion:
+    """What an interrupt asks: text, a `question` with `options` in a dict, or any other value as JSON."""
+    value: object = to_jsonable_python(interrupt.value, fallback=str)
+    if isinstance(value, str):
+        return AgentQuestion(interrupt.id, value)
+    fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    question = fields.get("question")
+    if not isinstance(question, str):
+        return AgentQuestion(interrupt.id, json.encode(value).decode())
+    options = fields.get("options")
+    texts = cast("list[object]", options) if isinstance(options, list) else []
+    has_options = bool(texts) and all(isinstance(text, str) for text in texts)
+    shown = ("question", "options") if has_options else ("question",)
+    more = {name: field for name, field in fields.items() if name not in shown}
+    text = f"{question}\n{json.encode(more).decode()}" if more else question
+    return AgentQuestion(interrupt.id, text, tuple(cast("list[str]", texts)) if has_options else ())

@@ -95,7 +95,7 @@ class RunLog:
         refusal = failure.refusal
         if failure.kind == "uncertain":
             self._line(logging.WARNING, event, failure.message)
-        if mistake is not None and self._first(mistake.exception, mistake.place()):
+        if mistake is not None and self._first(mistake.exception, mistake.place() or mistake.message):
             text = f"a mistake in code: {mistake.describe()}\n{traceback_text(mistake)}"
             self._line(logging.ERROR, event, text)
         if refusal is not None and self._first(refusal.model, refusal.cause):
@@ -140,7 +140,7 @@ def _detail(event: ev.Event) -> str:
 
 def traceback_text(mistake: CodeError) -> str:
     """The end of a traceback, as Python prints it."""
-    lines = ["Traceback (most recent call last, its end):"]
+    lines = ["Traceback (most recent call last, its end):"] if mistake.frames else []
     for frame in mistake.frames:
         lines.append(f'  File "{frame.file}", line {frame.line}, in {frame.function}')
         if frame.source:

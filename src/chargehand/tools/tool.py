@@ -234,7 +234,13 @@ def toolbox_tools(toolbox: Toolbox, *patterns: str) -> tuple[Tool, ...]:
 
 
 def _declared_tools(toolbox: Toolbox) -> Sequence[Tool]:
-    """What a toolbox declares; Invalid where that is no list of tools."""
+    """What a toolbox declares; Invalid where that is no list of tools, or where it cannot be opened."""
+    if isinstance(toolbox, type):
+        raise Invalid(f"{toolbox.__name__} is a class of toolboxes; write {toolbox.__name__}(...)")
+    if inspect.iscoroutinefunction(toolbox.open) or inspect.isasyncgenfunction(toolbox.open):
+        raise Invalid(
+            f"toolbox {toolbox.name!r}: open() needs @asynccontextmanager (from contextlib), and yields its tools"
+        )
     tools = toolbox.tools()
     must = f"toolbox {toolbox.name!r}: tools() must return a list of tools, made by @tool or tool_from_schema"
     if not isinstance(tools, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance] - a user's function returned it
