@@ -65,6 +65,7 @@ ALLOWED = {
     ("agents/messages.py", "name.split()"): "shown on one line",
     ("engine/declared.py", "name.startswith(word)"): "a keyword that was written in part",
     ("journal/protocol.py", "'\\x00' in run"): "whether a name can be stored",
+    ("server/letta/postgres_index.py", "'\\x00' in run"): "as above: no run has such a name",
     ("journal/sqlite.py", "row.run.startswith(prefix)"): "people write the beginning of a name",
     ("engine/lint.py", "_WORD.findall(task.instruction.lower())"): "whether an instruction is vague",
 }

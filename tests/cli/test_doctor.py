@@ -2,6 +2,7 @@
 
 import json
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from chargehand.cli.main import main
 from tests.cli.commands import chargehand
 from tests.config.files import write
+from tests.wheel import ROOT
 
 
 def test_a_healthy_place_is_told_line_by_line(tmp_path: Path) -> None:
@@ -48,3 +50,13 @@ def test_in_a_folder_that_was_deleted_every_verb_says_so_in_one_line(
     (tmp_path / "gone").rmdir()
     assert main([verb, *(["hello"] if verb != "check" else [])]) == 2
     assert capsys.readouterr().err == "chargehand: the folder you are in is not there any more; go to one that is\n"
+
+
+def test_every_extra_is_known_to_the_doctor_and_to_the_page_about_installing(tmp_path: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = set(project["optional-dependencies"])
+    shown = chargehand(tmp_path, "doctor").stdout
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    for extra in extras - {"sandbox"}:  # which has a line of its own
+        assert f"extra {extra} " in shown
+        assert f"`{extra}`" in page

@@ -5,6 +5,7 @@ from pathlib import Path
 import httpx
 
 from chargehand.cli.serve import startup_lines
+from chargehand.integrations.a2a_server import a2a_api
 from chargehand.server.settings import ServerSettings
 from tests.cli.commands import chargehand, script, task
 from tests.server.running import running, settings_in
@@ -14,6 +15,11 @@ def test_what_a_caller_needs_stands_in_one_column(tmp_path: Path) -> None:
     lines = startup_lines(ServerSettings(data=tmp_path), 8283, "ch_1", ["shop"])[1:]
     assert lines[0].startswith("token ")
     assert {len(line) - len(line.partition("  ")[2].lstrip()) for line in lines} == {18}
+
+
+def test_it_says_where_plugins_listen(tmp_path: Path) -> None:
+    lines = startup_lines(ServerSettings(data=tmp_path), 8283, "ch_1", ["shop"], [a2a_api()])
+    assert lines[-1] == "a2a               http://127.0.0.1:8283/a2a"
 
 
 def test_a_run_of_the_command_line_is_listed_where_it_is_written_into_the_journal_of_the_server(tmp_path: Path) -> None:

@@ -50,6 +50,10 @@ def test_without_any_file_the_bundled_team_is_used(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shop.py").write_text("team = 1")
+    for name in ("shop.py", "shop"):
+        with pytest.raises(Invalid, match="a team in Python is named shop:team"):
+            find_team(tmp_path / name)
     with pytest.raises(Invalid, match=r"there is no team file .*nowhere.yaml; to begin one: chargehand init minimal"):
         find_team(tmp_path / "nowhere.yaml")
     with pytest.raises(Invalid, match=r"holds no team.yaml or team.yml"):

@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import AsyncGenerator, Generator
@@ -340,3 +342,20 @@ async def test_what_a_declaration_lacks_is_told_where_the_agent_refuses(
 def test_a_url_without_a_scheme_is_refused_where_the_worker_is_declared() -> None:
     with pytest.raises(Invalid, match=r"url is '127\.0\.0\.1:8283/a2a/garden'; write the whole of it"):
         from_a2a("gardener", "127.0.0.1:8283/a2a/garden")
+
+
+@pytest.mark.parametrize("module", ["a2a_server", "a2a_worker"])
+def test_without_the_extra_one_line_names_it(module: str) -> None:
+    program = f"""
+import sys
+sys.modules["a2a"] = None
+from chargehand.config.python_objects import installed_object
+from chargehand.errors import Invalid
+try:
+    installed_object("chargehand.integrations.{module}:api")
+except Invalid as error:
+    print(error)
+"""
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert "which is not here: pip install" in shown.stdout
+    assert "a2a]" in shown.stdout

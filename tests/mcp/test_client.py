@@ -265,6 +265,7 @@ def test_a_url_of_this_machine_is_refused_unless_it_is_called_private(tmp_path: 
     result = team_of(shop(tmp_path, url=url), STOCK).run_sync("How many?")
     assert result.ending == "complete"
     assert "127.0.0.1 is this machine" in returned(result)
+    assert "private: true" in returned(result)
 
 
 def test_a_server_over_http_that_is_gone_fails_calls_in_words(tmp_path: Path) -> None:

@@ -163,6 +163,16 @@ async def test_a_team_is_served_over_pipes(tmp_path: Path) -> None:
         assert run["state"] == "complete"
 
 
+async def test_a_team_in_python_is_served_over_pipes(tmp_path: Path) -> None:
+    (tmp_path / "shop_team.py").write_text(
+        "from chargehand import Team, Worker\nteam = Team([Worker('ann', model='demo')])\n"
+    )
+    words = ["-m", "chargehand", "mcp", "serve", "--team", "shop_team:team", "--data", str(tmp_path / "data")]
+    command = StdioServerParameters(command=sys.executable, args=words, cwd=tmp_path)
+    async with Client(command, cache=None) as client:
+        assert "ann" in str(content(await client.call_tool("list_teams", {})))
+
+
 def test_our_own_client_uses_our_own_server(server: Running, tmp_path: Path) -> None:
     reach: dict[str, Any] = {"url": f"{server.url}/mcp", "private": True, "headers": server.headers}
     remote = pin(McpServer("remote", **reach, connect_timeout=100, lock=tmp_path / "mcp.lock"))

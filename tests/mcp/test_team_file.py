@@ -1,6 +1,7 @@
 """`mcp_servers:` of a team file, and the verb that approves what they offer."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -106,6 +107,9 @@ def test_a_server_that_does_not_run_is_told_in_a_line(tmp_path: Path, capsys: py
     assert "the MCP server a cannot be reached" in capsys.readouterr().err
     assert command(file, "pin", "b") == 2
     assert "has no MCP server 'b'" in capsys.readouterr().err
+    words = [sys.executable, "-m", "chargehand", "mcp", "pin", "--team", str(file)]
+    shown = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False).stderr
+    assert shown.count("cannot be reached") == 1, "one that is logged as well is told once"
     file.write_text("version: 1\nworkers: {w: works}\n")
     assert command(file, "pin") == 2
     assert "has no MCP servers" in capsys.readouterr().err

@@ -96,6 +96,14 @@ def test_teams_and_their_workers_are_listed_as_models(home: Garden) -> None:
     assert client(home.server).models.retrieve("team/garden").id == "team/garden", "the SDK writes the slash as %2F"
 
 
+def test_a_base_url_without_v1_is_named_to_the_client(home: Garden) -> None:
+    client = openai.OpenAI(base_url=home.server.url, api_key=home.server.token)
+    with pytest.raises(openai.NotFoundError, match="the base URL of OpenAI clients ends with /v1"):
+        client.models.list()
+    with pytest.raises(openai.NotFoundError, match="the base URL of OpenAI clients ends with /v1"):
+        client.chat.completions.create(model="team:garden", messages=[{"role": "user", "content": GOAL}])
+
+
 def test_the_same_path_with_a_slash_is_for_the_other_client(home: Garden) -> None:
     assert home.client.get("/v1/models").json()["object"] == "list"
     assert isinstance(home.client.get("/v1/models/").json(), list)

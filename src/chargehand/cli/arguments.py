@@ -129,6 +129,8 @@ def team_source(text: str) -> Path | str:
 Options: TypeAlias = Mapping[str, Mapping[str, Any]]
 """Arguments by name, several names of one with a blank between them: what `ArgumentParser.add_argument` takes."""
 USUAL_TEAM = "file or module:attr (default: nearest, else bundled)"
+TEAM_FILE = "team file (default: nearest, else bundled)"
+"""The help of `--team` for verbs that read a team file without its team: they do not take one in Python."""
 _SHARED: Options = {
     "--team": {
         "metavar": "PATH",
@@ -295,16 +297,23 @@ class Verb(NamedTuple):
     """Printed as it is at the end of its help."""
 
 
-def add_verbs(parser: ArgumentParser, verbs: Mapping[str, Verb], *options: str) -> None:
-    """The parsers of verbs below a verb. All of them take the options, also before their name."""
-    add_options(parser, shared(*options))
+def add_verbs(parser: ArgumentParser, verbs: Mapping[str, Verb], *options: str, team: str = USUAL_TEAM) -> None:
+    """The parsers of verbs below a verb. All of them take the options, also before their name.
+
+    `team` is the help of `--team`.
+    """
+    add_options(parser, _with_team_help(shared(*options), team))
     group = parser.add_subparsers(dest="what", metavar="VERB", title="verbs")
     for name, verb in verbs.items():
         about = f"{verb.about[:1].upper()}{verb.about[1:]}."
         inner = group.add_parser(
             name, help=verb.about, description=about, epilog=verb.epilog, formatter_class=parser.formatter_class
         )
-        add_options(inner, {**verb.options, **shared(*options, nested=True)})
+        add_options(inner, {**verb.options, **_with_team_help(shared(*options, nested=True), team)})
+
+
+def _with_team_help(options: Options, text: str) -> Options:
+    return {name: {**settings, "help": text} if name == "--team" else settings for name, settings in options.items()}
 
 
 # --- text

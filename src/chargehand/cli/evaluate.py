@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from chargehand.cli.arguments import add_options, shared
+from chargehand.cli.arguments import TEAM_FILE, add_options, shared
 from chargehand.cli.console import Console, Tone, print_table, progress_bar, short
 from chargehand.cli.exit_codes import GATE_MISSED, Terminated, stop_code
 from chargehand.cli.run_session import StdoutClaim
@@ -53,7 +53,8 @@ def add_eval(parser: ArgumentParser) -> None:
                 "nargs": "*",
                 "help": "datasets (.jsonl, .yaml)",
             },
-            **shared("--team", "--model"),
+            "--team": {"metavar": "PATH", "help": TEAM_FILE},
+            **shared("--model"),
             "--judge": {
                 "metavar": "NAME",
                 "default": "",

@@ -224,6 +224,8 @@ def _check_words(words: Sequence[str]) -> None:
 _REPORTS_RUNS = ("run", "resume", "replay", "play", "message", "doctor")
 _REPORTED_LOGGERS = ("chargehand.runtime.run_log", "chargehand.models.guard")
 """Loggers whose warnings those verbs tell in words of their own."""
+_MCP_LOGGER = "chargehand.tools.mcp_session"
+"""The same for verbs of `mcp` that ask servers what they offer."""
 _TOLD_BY_WORKERS = ("chargehand.server.app", "chargehand.dispatch.job_driver")
 """Loggers that say when a worker stops, and which runs it takes over or hands over: told without --verbose too."""
 
@@ -253,6 +255,8 @@ def _set_up_logging(verb: str, values: Mapping[str, Any]) -> None:
     handler = log_handler(values.get("log_format") or os.environ.get(FORMAT, "") or "text")
     if verb in _REPORTS_RUNS and not values.get("verbose"):
         handler.addFilter(lambda record: record.name not in _REPORTED_LOGGERS)
+    if verb == "mcp" and values.get("what") != "serve":
+        handler.addFilter(lambda record: record.name != _MCP_LOGGER)
     level = logging.INFO if values.get("verbose") else logging.WARNING
     logging.basicConfig(level=level, handlers=[handler], format="%(message)s")
     if verb == "worker":

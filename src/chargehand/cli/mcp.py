@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from chargehand.cli.arguments import Verb, add_verbs, shared
+from chargehand.cli.arguments import TEAM_FILE, Verb, add_verbs, shared, team_source
 from chargehand.cli.console import Console, clean, print_table
 from chargehand.cli.format import ROOM, counted
 from chargehand.config.environment import lookup, secret_values
@@ -53,7 +53,7 @@ _EXAMPLES = """examples:
 
 def add_mcp(parser: ArgumentParser) -> None:
     parser.epilog = _EXAMPLES + (parser.epilog or "")
-    add_verbs(parser, _VERBS, "--team", "--json", "--no-color")
+    add_verbs(parser, _VERBS, "--team", "--json", "--no-color", team=f"{TEAM_FILE}; of serve also module:attr")
 
 
 def mcp(options: Namespace) -> int:
@@ -165,7 +165,7 @@ def _serve(options: Namespace) -> int:
     settings = ServerSettings(
         data=options.data,
         store=options.store,
-        teams=() if options.team is None else (Path(options.team),),
+        teams=() if options.team is None else (team_source(options.team),),
         model=options.model or "",
         secrets=secret_values(),
     )

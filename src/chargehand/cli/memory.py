@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from chargehand.agents.memory_session import id_of, open_memory
 from chargehand.cli import USUAL_MEMORY
-from chargehand.cli.arguments import Options, Verb, add_verbs, positive, read_text
+from chargehand.cli.arguments import TEAM_FILE, Options, Verb, add_verbs, positive, read_text
 from chargehand.cli.console import Console, Tone, clean_lines, print_table, progress_bar, short
 from chargehand.cli.format import ago, bar, counted, when
 from chargehand.cli.signals import StopSignals
@@ -44,7 +44,7 @@ _COMMON = ("--team", "--store", "--memory", "--json", "--no-color")
 
 def add_memory(parser: ArgumentParser) -> None:
     parser.epilog = f"Deleting, patching, tags and conversations: docs/memory.md, In Python.\n\n{parser.epilog or ''}"
-    add_verbs(parser, _VERBS, *_COMMON)
+    add_verbs(parser, _VERBS, *_COMMON, team=TEAM_FILE)
 
 
 # --- the memory of a team

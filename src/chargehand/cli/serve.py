@@ -132,7 +132,7 @@ def serve(options: Namespace) -> int:
 
     def ready(port: int, teams: Sequence[str]) -> None:
         token = first_token(wanted, time.time())  # only now: one that is made and never shown is lost
-        for line in startup_lines(wanted, port, token, teams):
+        for line in startup_lines(wanted, port, token, teams, apis):
             Console(sys.stdout).line(line)
         sys.stdout.flush()
         if options.open:
@@ -234,8 +234,14 @@ def _place_words(settings: "ServerSettings") -> tuple[str, ...]:
     return () if settings.data == Path(USUAL_DATA) else ("--data", str(settings.data))
 
 
-def startup_lines(settings: "ServerSettings", port: int, token: str | None, teams: Sequence[str] = ()) -> list[str]:
-    """How to call the server. A token is shown once, when it was made just now."""
+def startup_lines(
+    settings: "ServerSettings",
+    port: int,
+    token: str | None,
+    teams: Sequence[str] = (),
+    apis: "Sequence[HttpApi]" = (),
+) -> list[str]:
+    """How to call the server. A token is shown once, when it was made just now. `apis` are those of plugins."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     reached = _reached(settings)
     password = token or ("TOKEN" if not settings.unlocked else "")
@@ -262,6 +268,8 @@ def startup_lines(settings: "ServerSettings", port: int, token: str | None, team
     at = f":{password}@{reached}" if password else reached
     facts["letta-client"] = f"LETTA_BASE_URL=http://{at}:{port}"
     facts["OpenAI clients"] = f"OPENAI_BASE_URL=http://{reached}:{port}/v1  OPENAI_API_KEY={password or 'any'}"
+    for api in apis:
+        facts[api.name] = "  ".join(f"http://{reached}:{port}{prefix}" for prefix in api.prefixes)
     lines = [f"{name:16}  {value}" for name, value in facts.items()]
     return [f"chargehand listens on http://{host}:{port}", *lines]
 

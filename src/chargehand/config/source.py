@@ -488,9 +488,17 @@ def _file(path: File, how: str) -> File:
         template = path.parent == File() and (TEMPLATES / path / NAMES[0]).is_file()
         bundled = f"; for the bundled one: chargehand init {path}" if template else ""
         if ":" in path.name:
-            bundled = "; a team in Python (module:attribute) is for run, plan, check and serve"
+            bundled = "; this command takes no team in Python (module:attribute)"
+        elif path.with_name(f"{path.name}.py").is_file():
+            bundled = f"; {_in_python(path)}"
         raise Invalid(f"there is no team file {path}{how}{bundled or '; to begin one: chargehand init minimal'}")
+    if path.suffix == ".py":
+        raise Invalid(f"{path}{how} is no team file; {_in_python(path)}")
     return path
+
+
+def _in_python(path: File) -> str:
+    return f"a team in Python is named {path.stem}:team, after the module and the variable"
 
 
 def _only(inside: list[File]) -> File:

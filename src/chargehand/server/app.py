@@ -41,9 +41,10 @@ from chargehand.server.middleware.gate import Keyring, guard
 from chargehand.server.middleware.limits import bounded_http
 from chargehand.server.middleware.redaction import clean_logs
 from chargehand.server.openai.api import openai_api
+from chargehand.server.openai.request import render_problem as render_openai_problem
 from chargehand.server.page import add_page
 from chargehand.server.reload import Reloader
-from chargehand.server.routing import CALLER, Api, ApiCaller, Apis
+from chargehand.server.routing import CALLER, Api, ApiCaller, Apis, Method
 from chargehand.server.run_control import Recovery, recover, reopen
 from chargehand.server.run_gauges import run_gauges
 from chargehand.server.schedules import run_schedules
@@ -200,7 +201,23 @@ def index_api() -> Api:
     api.add("GET", "/healthz", _health, "open")
     api.add("GET", "/readyz", _ready, "open")
     api.add("GET", "/metrics", _metrics, "read")
+    for method, path in _OPENAI_CALLS:
+        api.add(method, path, _misplaced_openai_call, "read")
     return api
+
+
+_OPENAI_CALLS: tuple[tuple[Method, str], ...] = (
+    ("POST", "/chat/completions"),
+    ("POST", "/responses"),
+    ("GET", "/models"),
+    ("POST", "/files"),
+)
+"""What OpenAI clients call first, by a base URL that lacks its end."""
+
+
+async def _misplaced_openai_call(_request: Request, _tenant: Tenant) -> Response:
+    detail = "there is nothing at this path; the base URL of OpenAI clients ends with /v1"
+    return render_openai_problem(Problem(404, "no_route", detail))
 
 
 def _render_plain(problem: Problem) -> Response:

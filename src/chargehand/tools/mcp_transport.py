@@ -21,7 +21,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, jsonrpc_message_adapter
 
 from chargehand.engine.policy import Seconds
-from chargehand.tools.egress import Egress
+from chargehand.tools.egress import Egress, Forbidden
 from chargehand.trace_context import trace_headers
 
 logger = logging.getLogger(__name__)
@@ -206,7 +206,11 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
 
     async def _located(self, request: httpx2.Request, egress: Egress) -> httpx2.Request:
         """The request to an address that was checked, for the host that was named."""
-        target, addresses = await egress.locate(str(request.url))
+        try:
+            target, addresses = await egress.locate(str(request.url))
+        except Forbidden as error:
+            hint = "a server on your own machine or network is declared with  private: true"
+            raise Forbidden(f"{error} ({hint})") from error
         return httpx2.Request(
             request.method,
             request.url.copy_with(host=addresses[0]),

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from chargehand.agents.audit.assessment import answer_tracings, count_traced
 from chargehand.agents.draft import PlanForecast, foreseen
-from chargehand.agents.result import fallback_answer, planned, noted_facts
+from chargehand.agents.result import fallback_answer, noted_facts, planned
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.fold import begin, fold, replay
