@@ -165,7 +165,9 @@ class WorkerHistory:
 
 
 def _size(message: Message) -> int:
-    size = len(message.text) // _CHARACTERS + 1 + len(message.images) * IMAGE_TOKENS
+    size = len(message.text) // _CHARACTERS + 1
+    if message.images:
+        size += len(message.images) * IMAGE_TOKENS
     for call in message.calls:
         size += (len(call.arguments) + len(call.name)) // _CHARACTERS + 2
     return size

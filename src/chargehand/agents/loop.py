@@ -77,11 +77,10 @@ class Attempt:
         self._brief = brief
         self._doubted: Done | None = None  # a result that was sent back, for when no better one comes
         nonce = new_nonce()
-        images = input_images(brief) if all(model.card.images for model in ready.models) else ()
+        images = _shown_images(brief, ready) if brief.inputs else ()
         inputs = show_inputs(brief, nonce, by_handle=True, with_images=bool(images))
         task = resources.prompts.text("task", instruction=brief.instruction, inputs=inputs.text).strip()
-        shown = tuple(Image(image.id, image.media_type) for image in images)
-        message = Message("user", f"({day_text(brief.began // DAY)})\n\n{task}", images=shown)
+        message = Message("user", f"({day_text(brief.began // DAY)})\n\n{task}", images=images)
         opening = (ready.system(resources.prompts), message)
         self._task = message
         self._history = WorkerHistory(opening, ready.window, nonce)
@@ -369,3 +368,10 @@ class Attempt:
         }
         quoted = [message.text for message in messages if message.role == "tool" and message.call not in received]
         return missing_parts(text, quoted)[:_MAX_MISSING]
+
+
+def _shown_images(brief: Brief, ready: ReadyWorker) -> tuple[Image, ...]:
+    """The pictures among the inputs, if every model of the worker takes pictures."""
+    if not all(model.card.images for model in ready.models):
+        return ()
+    return tuple(Image(image.id, image.media_type) for image in input_images(brief))

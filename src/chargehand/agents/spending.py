@@ -254,7 +254,9 @@ def read_tokens(request: Request) -> int:
 
 
 def _message_bytes(message: Message) -> int:
-    size = _bytes(message.text) + len(message.images) * IMAGE_TOKENS * _BYTES_PER_TOKEN
+    size = _bytes(message.text)
+    if message.images:
+        size += len(message.images) * IMAGE_TOKENS * _BYTES_PER_TOKEN
     for call in message.calls:
         size += _bytes(call.name) + _bytes(call.arguments) + _BYTES_PER_TOKEN * _FRAME
     return size
