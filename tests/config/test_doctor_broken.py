@@ -138,14 +138,14 @@ def test_an_extra_of_which_a_part_is_missing_is_named(here: Path, monkeypatch: p
     assert line.message.startswith("lacks uvicorn")
 
 
-def test_the_extra_for_stores_in_postgresql_has_a_line(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_extra_cluster_has_a_line(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(_name: str) -> None:
         return None
 
     assert told("extra cluster").state == "good"
     monkeypatch.setattr(doctor, "find_spec", none)
     line = told("extra cluster")
-    assert (line.state, line.message) == ("missing", "not installed (stores in PostgreSQL)")
+    assert (line.state, line.message) == ("missing", "not installed (stores in PostgreSQL, runs on Temporal)")
     assert line.todo.endswith("[cluster]'")
 
 
