@@ -2,6 +2,8 @@
 
 ChargehandError
 ├── Invalid             the caller: what was handed in cannot be used
+│   ├── FileTooLarge    a file, or the text of all files of a run
+│   ├── WrongFileType   a file that is neither text nor a picture that models take
 │   ├── PlanInvalid     carries the findings, each with a place and a sentence
 │   │   └── BudgetExceeded  the budget does not cover making a plan
 │   └── NotJson         a value that JSON cannot carry; carries the place
@@ -28,6 +30,14 @@ class ChargehandError(Exception):
 
 class Invalid(ChargehandError):
     """The caller: what was handed in cannot be used; the message says what, where and the next step."""
+
+
+class FileTooLarge(Invalid):
+    """The caller: a file for a run has too many bytes, or the text files of the run have. Give it less."""
+
+
+class WrongFileType(Invalid):
+    """The caller: a file for a run is neither text in UTF-8 nor a picture that models take. Convert it."""
 
 
 class Complaint(Protocol):

@@ -1,5 +1,6 @@
 """The front door: workers, a supervisor, and what they run on. `run`, `plan`, `stream`, `resume`, `run_sync`."""
 
+import asyncio
 import copy
 import inspect
 import logging
@@ -52,12 +53,14 @@ from chargehand.engine.policy import Policy, Seconds
 from chargehand.engine.roster import Match
 from chargehand.errors import Invalid
 from chargehand.extras import OfExtra
+from chargehand.journal.files import MemoryFiles
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import Journal, RouteExample, Source
 from chargehand.journal.store import opened_journal
 from chargehand.memory.catalog import Memory
 from chargehand.memory.session import OpenMemory
 from chargehand.models.prices import Price
+from chargehand.models.providers import BUILT_IN
 from chargehand.models.resolve import Finder, Lookup
 from chargehand.models.wrappers import Hedging
 from chargehand.runtime.approving import (
@@ -71,6 +74,7 @@ from chargehand.runtime.approving import (
 )
 from chargehand.runtime.cache import earlier_results
 from chargehand.runtime.executor import Listener
+from chargehand.runtime.files import NewFile, keep_files, read_paths, with_material
 from chargehand.runtime.listeners import GuardedListener
 from chargehand.runtime.nested import start_or_resume
 from chargehand.runtime.run_loop import TextListener
@@ -92,8 +96,10 @@ _USUAL = Policy()
 _SUPERVISOR = Supervisor()
 _WORKERS = "a list of workers: [Worker(name, description)]; a team is made one by team.as_worker()"
 _LABELS = 'texts by name: {"user": "ann"}'
+_FILES = 'paths of files: ["report.csv", Path("photo.png")]'
 _CHECKS = 'checks by name: {"short": Rule(max_words=50)}'
 Goal: TypeAlias = Annotated[str, Write("what is to be done, in words")]
+FilePaths: TypeAlias = Annotated[Sequence[Path | str], Write(_FILES)]
 RunName: TypeAlias = Annotated[str, Write("the name of a run: result.run")]
 
 
@@ -425,12 +431,30 @@ class Team:
 
     # --- runs
 
+    @property
+    def reads_facts(self) -> bool:
+        """Whether the model of every worker is the demo model, which reads only the request."""
+        return all(worker.model == BUILT_IN for worker in self.members)
+
+    def check_takes_files(self) -> None:
+        """Raise Invalid where nobody would read the files of a run."""
+        if self.reads_facts:
+            raise Invalid("the demo model takes no files; give the team a language model, or leave the files out")
+
+    async def load_files(self, paths: Sequence[Path | str]) -> tuple[NewFile, ...]:
+        """Files of this machine for a run of this team; Invalid, with the path, for one that it cannot be given."""
+        if not paths:
+            return ()
+        self.check_takes_files()
+        return await asyncio.to_thread(read_paths, paths)
+
     @check_declared("plan", elsewhere=_KEYWORDS)
-    async def plan(self, goal: Goal) -> Draft:
-        """The plan for a goal, checked and reckoned, and nothing done about it."""
+    async def plan(self, goal: Goal, *, files: FilePaths = ()) -> Draft:
+        """The plan for a goal, checked and reckoned, and nothing done about it. The `files` are not kept."""
+        material = await keep_files(MemoryFiles(), await self.load_files(files))
         team = await self.keep_budget()
         async with team.executor() as executor:
-            drafted = await draft(executor, team.request(goal, time.time()))
+            drafted = await draft(executor, with_material(team.request(goal, time.time()), material))
         if self.call_cap is not None:  # the caller knows it already
             return drafted
         notes = tuple(note.text for note in team.budget_notes())
@@ -442,6 +466,7 @@ class Team:
         goal: Goal,
         *,
         run: str = "",
+        files: FilePaths = (),
         labels: Annotated[Mapping[str, str], Write(_LABELS)] | None = None,
         listener: Listener | None = None,
         on_text: TextListener | None = None,
@@ -449,8 +474,10 @@ class Team:
     ) -> Result:
         """Pursue a goal to its end. `on_question` answers what workers ask a person (the tool `ask_person`).
 
-        `labels` are what you file the run under; `traceparent` makes it a part of a trace of yours.
+        Tasks that wait for no other are given the `files`: texts as data, pictures where models take them. `labels` are
+        what you file the run under; `traceparent` makes it a part of a trace of yours.
         """
+        new_files = await self.load_files(files)
         team = await self.keep_budget()
         request = structs.replace(team.request(goal, time.time()), labels=dict(labels or {}))
         name = run or f"{self.name}-{secrets.token_hex(4)}"
@@ -458,6 +485,7 @@ class Team:
         hear = None if listener is None else GuardedListener(listener)
         async with self.open_journal() as journal, team.executor() as executor:
             runner = Runner(journal, executor, listener=hear, on_text=on_text, callbacks=callbacks)
+            request = with_material(request, await keep_files(journal.files, new_files))
             also = await team.offered(journal, request)
             outcome = await runner.start(name, request, also=also, keep_entries=True)
             return await self._result(team, outcome, journal)
@@ -477,11 +505,14 @@ class Team:
         goal: Goal,
         *,
         run: str = "",
+        files: FilePaths = (),
         labels: Annotated[Mapping[str, str], Write(_LABELS)] | None = None,
         on_question: OnQuestion | None = None,
     ) -> Result:
         """The same for code without an event loop."""
-        return without_a_loop("run", lambda: self.run(goal, run=run, labels=labels, on_question=on_question))
+        return without_a_loop(
+            "run", lambda: self.run(goal, run=run, files=files, labels=labels, on_question=on_question)
+        )
 
     @check_declared("resume_sync", elsewhere=_KEYWORDS)
     def resume_sync(self, run: RunName, *answers: Answer, reason: str = "") -> Result:
@@ -519,36 +550,34 @@ class Team:
             return await self._result(team, await runner.resume(run, *events), journal)
 
     @check_declared("stream", elsewhere=_KEYWORDS)
-    def stream(self, goal: Goal, *, run: str = "") -> AsyncGenerator[ev.Entry]:
+    def stream(self, goal: Goal, *, run: str = "", files: FilePaths = ()) -> AsyncGenerator[ev.Entry]:
         """Pursue a goal and yield what is written, as it is written, until the run has ended or waits for a person.
 
         Leaving the loop stops the run; it can be resumed.
         """
         name = run or f"{self.name}-{secrets.token_hex(4)}"
-        entries = self._stream(goal, name)
+        entries = self._stream(goal, name, files)
         self._streams.remember(name, entries)
         return entries
 
-    async def _stream(self, goal: str, run: str) -> AsyncGenerator[ev.Entry]:
+    async def _stream(self, goal: str, run: str, files: Sequence[Path | str]) -> AsyncGenerator[ev.Entry]:
+        new_files = await self.load_files(files)
         team = await self.keep_budget()
         request = team.request(goal, time.time())
         with self._streams.reading(run):
-            async with (
-                self.open_journal() as journal,
-                team.executor() as executor,
-                aclosing(
-                    follow(
-                        journal=journal,
-                        executor=executor,
-                        run=run,
-                        request=request,
-                        also=await team.offered(journal, request),
-                        callbacks=self._callbacks(),
-                    )
-                ) as entries,
-            ):
-                async for entry in entries:
-                    yield entry
+            async with self.open_journal() as journal, team.executor() as executor:
+                request = with_material(request, await keep_files(journal.files, new_files))
+                following = follow(
+                    journal=journal,
+                    executor=executor,
+                    run=run,
+                    request=request,
+                    also=await team.offered(journal, request),
+                    callbacks=self._callbacks(),
+                )
+                async with aclosing(following) as entries:
+                    async for entry in entries:
+                        yield entry
 
     @asynccontextmanager
     async def driven(self, team: Self | None = None) -> AsyncGenerator[Runner]:

@@ -78,7 +78,6 @@ async def _fill_files(folder: Path) -> None:
         for run in ("b", "a"):
             confirmed = [RouteExample(f"ask {run}", worker, "judge", run, 5.5) for worker in ("ann", "bob")]
             await journal.route_examples("desk").record(run, "judge", confirmed)
-        assert journal.files is not None
         await journal.files.add(StoredFile("file-1", "a.png", "image/png", 3, 7.5), b"\0\1\2", room=3)
     catalog = await open_catalog(folder / "memory.db", durability="process")
     await fill(catalog.of("desk"))

@@ -160,6 +160,21 @@ def test_files_of_another_tenant_and_deleted_ones_are_not_there(tmp_path: Path) 
         assert theirs in found.json()["detail"]
 
 
+def test_a_team_without_a_language_model_takes_no_files(tmp_path: Path) -> None:
+    with garden(tmp_path) as home:
+        sent = upload(home.client, b"city,people", "text/csv").json()["id"]
+        found = home.client.post("/api/runs", json={"team": "garden", "goal": "What is in it?", "files": [sent]})
+        assert (found.status_code, found.json()["code"]) == (422, "invalid"), found.text
+        assert "the demo model takes no files" in found.json()["detail"]
+
+
+def test_texts_that_are_too_long_together_are_refused(tmp_path: Path) -> None:
+    with desk(tmp_path) as (_, _, client):
+        sent = [upload(client, bytes([letter]) * 600_000, "text/plain").json()["id"] for letter in b"ab"]
+        found = client.post("/api/runs", json={"team": "desk", "goal": "What is in it?", "files": sent})
+        assert (found.status_code, found.json()["code"]) == (413, "too_large"), found.text
+
+
 def test_a_picture_that_was_deleted_fails_its_task_and_says_so(tmp_path: Path) -> None:
     with desk(tmp_path) as (_, model, client):
         sent = upload(client, PNG, "image/png").json()["id"]

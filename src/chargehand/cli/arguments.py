@@ -255,6 +255,13 @@ REQUEST: Options = {
         "const": 1,
         "help": "the team's own example number N (default 1)",
     },
+    "--file": {
+        "dest": "files",
+        "metavar": "PATH",
+        "action": "append",
+        "default": [],
+        "help": "a text or picture to work on; may be repeated",
+    },
 }
 
 

@@ -73,6 +73,7 @@ class _Parser(ArgumentParser):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, allow_abbrev=False, **settings)
+        self._positionals = self._optionals  # listed together: the help has to fit a screen
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - its own types are overloads
         self._words = [str(word) for word in args or ()]
@@ -134,7 +135,7 @@ def parser(verb: str | None = None) -> ArgumentParser:
         formatter_class=_HelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"chargehand {__version__}")
-    verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
+    verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs", parser_class=_Parser)
     for name, words in VERBS.items():
         about = f"{words[:1].upper()}{words[1:]}."
         verb_parser = verbs.add_parser(

@@ -57,6 +57,8 @@ def plan(options: Namespace) -> int:
     """Say what a plan holds and what it will take; 2 if it cannot run."""
     if options.source is not None and (options.request or options.example is not None):
         raise Invalid("give a request or --from FILE, not both")
+    if options.source is not None and options.files:
+        raise Invalid("--file goes with a request, not with --from; leave one of them out")
     draft, about = _draft_of_team(options) if options.source is None else (_draft_of_file(options), {})
     console = Console(sys.stdout)
     stderr = Console(sys.stderr)
@@ -99,7 +101,7 @@ def _draft_of_team(options: Namespace) -> tuple[Draft, dict[str, object]]:
     goal = read_goal(team, options, "plan")
     if team.notice:
         Console(sys.stderr).line(f"notice: {team.notice}", "warn")
-    draft = asyncio.run(team.plan(goal))
+    draft = asyncio.run(team.plan(goal, files=options.files))
     return draft, {"team": team.name, "notice": team.notice, "unserved": draft.unserved, "spent": draft.spent}
 
 

@@ -46,6 +46,7 @@ from chargehand.engine.view import offers
 from chargehand.errors import Invalid, PlanInvalid, Refused
 from chargehand.journal.protocol import Journal, check_name
 from chargehand.journal.store import read_row, read_run
+from chargehand.runtime.files import keep_files, with_material
 from chargehand.runtime.runner import Outcome, Runner, checked
 from chargehand.team import Team
 
@@ -88,26 +89,39 @@ def run(options: Namespace) -> int:
     """A new run of a team. All of the input is checked before the journal is touched."""
     plan = None if options.plan is None else read_plan(options.plan)
     team = _bound(load_team_of(options), options)
-    goal, plan = _read_goal_and_plan(options, team, plan)
+    files = asyncio.run(team.load_files(options.files))
+    earlier = _repeated_run(options)
+    goal, plan = _read_goal_and_plan(options, team, plan, earlier)
     name: str = options.run or f"{team.name}-{secrets.token_hex(3)}"
     check_name(name)
     now = time.time()
     request = checked(team.request(goal, now, plan=plan), now)
 
     async def act(runner: Runner, journal: Journal, session: RunSession) -> Outcome:
+        material = await keep_files(journal.files, files)
+        if earlier is not None and not files:
+            material = earlier.requested.inputs
+        given = with_material(request, material)
         if options.reuse:
-            return await runner.fork(options.reuse, name, request, wait_for_input=session.asks)
-        also = await team.offered(journal, request)
-        return await runner.start(name, request, also=also, wait_for_input=session.asks)
+            return await runner.fork(options.reuse, name, given, wait_for_input=session.asks)
+        also = await team.offered(journal, given)
+        return await runner.start(name, given, also=also, wait_for_input=session.asks)
 
     return team_executor(team, options).execute(options, name, act)
 
 
-def _read_goal_and_plan(options: Namespace, team: Team, plan: Plan | None) -> tuple[str, Plan | None]:
+def _repeated_run(options: Namespace) -> RunState | None:
+    """The run that is done once more, with its request and, unless others are named, its files."""
+    is_named = options.reuse and not options.request and options.example is None
+    return fold_entries(read_run(options.journal, options.reuse)) if is_named else None
+
+
+def _read_goal_and_plan(
+    options: Namespace, team: Team, plan: Plan | None, earlier: RunState | None
+) -> tuple[str, Plan | None]:
     """The request, and the plan for it where there is one already."""
-    if options.reuse and not options.request and options.example is None:
-        # the same again, by the same plan; one that left parts of the request out would pass for all of it
-        earlier = fold_entries(read_run(options.journal, options.reuse))
+    if earlier is not None:
+        # by the same plan; one that left parts of the request out would pass for all of it
         is_whole = earlier.tasks and not earlier.unserved
         return earlier.requested.goal, plan or (planned(earlier) if is_whole else None)
     return read_goal(team, options, or_else=plan.goal if plan is not None else ""), plan
@@ -130,6 +144,7 @@ def _bound(team: Team, options: Namespace) -> Team:
 
 
 def add_resume(parser: ArgumentParser) -> None:
+    add_options(parser, {"name": {"metavar": "RUN", "help": RUN_HELP}})
     add_alternatives(
         parser,
         {
@@ -147,7 +162,6 @@ def add_resume(parser: ArgumentParser) -> None:
     add_options(
         parser,
         {
-            "name": {"metavar": "RUN", "help": RUN_HELP},
             **shared(*TEAM, "--script"),
             "--result": {"metavar": "JSON", "default": "null", "help": "with --effect done: what the task returns"},
             **shared("--no-background"),

@@ -336,9 +336,12 @@ def key_of(state: RunState, progress: Progress) -> str:
     agents = (state.agents[name] for name in candidates(state, task.worker or task.match) if name in state.agents)
     specs = sorted(f"{agent.name}={agent.spec}" for agent in agents)  # in whatever order they stand
     parts = [digest(*specs), task.instruction, *task.accept]
-    for needed in inputs(state, progress):
+    needed_inputs = inputs(state, progress)
+    for needed in needed_inputs:
         parts.append(digest(bytes(needed.value)) if needed.value is not None else "gap")
         parts.append(str(len(needed.gaps)))
+    if not needed_inputs:  # then it is given the files of the run
+        parts += [item.file.id for item in state.requested.inputs if item.file is not None]
     return digest(*parts)
 
 

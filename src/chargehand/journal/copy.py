@@ -107,8 +107,6 @@ async def copy_journal(source: JournalSide, target: JournalSide, report: ReportP
 
 
 async def _copy_files(source: JournalSide, target: JournalSide) -> None:
-    if source.journal.files is None or target.journal.files is None:
-        return
     for file in await _list_files(source):
         await target.journal.files.add(file, await source.journal.files.read(file.id), room=maxsize)
 
@@ -171,11 +169,8 @@ async def compare_journals(source: JournalSide, target: JournalSide, report: Rep
 
 async def _list_files(side: JournalSide) -> list[StoredFile]:
     files: list[StoredFile] = []
-    while side.journal.files is not None:
-        page = await side.journal.files.list(before=files[-1].id if files else "", limit=_PAGE)
+    while page := await side.journal.files.list(before=files[-1].id if files else "", limit=_PAGE):
         files += page
-        if len(page) < _PAGE:
-            break
     return files
 
 

@@ -3,6 +3,7 @@
 A file never changes: its id is made of its name, its type and its bytes, so the same upload again is the same file.
 """
 
+from collections.abc import Set
 from hashlib import sha256
 from typing import TYPE_CHECKING, Protocol
 
@@ -71,6 +72,52 @@ def no_room(file: StoredFile, room: int) -> Refused:
         f"there is no room for {file.name!r} with {file.size:,} bytes: all files together may have {room:,}. "
         "Delete some, and upload it again"
     )
+
+
+class MemoryFiles:
+    """The files of a journal in memory."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, tuple[StoredFile, bytes]] = {}
+
+    async def add(self, file: StoredFile, body: bytes, *, room: int) -> StoredFile:
+        if file.id not in self._files:
+            if sum(kept.size for kept, _ in self._files.values()) + file.size > room:
+                raise no_room(file, room)
+            self._files[file.id] = (file, body)
+        return self._files[file.id][0]
+
+    async def get(self, file: str) -> StoredFile:
+        return self._find(file)[0]
+
+    async def read(self, file: str) -> bytes:
+        return self._find(file)[1]
+
+    async def list(self, *, before: str = "", limit: int) -> list[StoredFile]:
+        kept = sorted((file for file, _ in self._files.values()), key=_place, reverse=True)
+        if before:
+            last = self._files.get(before)
+            kept = [] if last is None else [file for file in kept if _place(file) < _place(last[0])]
+        return kept[:limit]
+
+    async def delete(self, file: str) -> None:
+        self._find(file)
+        self.forget({file})
+
+    def forget(self, files: Set[str]) -> None:
+        """Delete those of these files that are there."""
+        for file in files:
+            self._files.pop(file, None)
+
+    def _find(self, file: str) -> tuple[StoredFile, bytes]:
+        if file not in self._files:
+            raise file_unknown(file)
+        return self._files[file]
+
+
+def _place(file: StoredFile) -> tuple[Instant, str]:
+    """Its place in a list."""
+    return file.at, file.id
 
 
 _COLUMNS = "id, name, media_type, size, at"

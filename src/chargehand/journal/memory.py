@@ -5,7 +5,7 @@ Nothing here waits, so it may serve a simulated loop. Not safe for several threa
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from chargehand.engine.events import Entry, RunEnded, RunRequested
 from chargehand.engine.policy import Instant
 from chargehand.errors import RunUnknown
 from chargehand.journal.codec import prove
+from chargehand.journal.files import MemoryFiles
 from chargehand.journal.protocol import (
     AppendNow,
     Lease,
@@ -58,6 +59,7 @@ class MemoryJournal:
         self._streams: dict[str, _Stream] = {}
         self._count = 0
         self._database: Database | None = None
+        self.files = MemoryFiles()
 
     @property
     def notices(self) -> None:
@@ -77,10 +79,6 @@ class MemoryJournal:
 
     @property
     def deliveries(self) -> None:
-        return None
-
-    @property
-    def files(self) -> None:
         return None
 
     @property
@@ -159,8 +157,10 @@ class MemoryJournal:
         self._ended.append(ended)
         while len(self._ended) > max_ended_runs:
             oldest = self._ended.popleft()
-            for run in (oldest, *self._nested.pop(oldest, ())):
-                self._streams.pop(run, None)
+            runs = (oldest, *self._nested.pop(oldest, ()))
+            streams = [self._streams.pop(run) for run in runs if run in self._streams]
+            if unused := _given_files(streams):
+                self.files.forget(unused - _given_files(self._streams.values()))
 
     async def read_readable(self, run: str, *, after: int = 0) -> Readable:
         return Readable(await self.read(run, after=after))
@@ -205,6 +205,13 @@ class MemoryJournal:
 
     async def close(self) -> None:
         """Nothing to let go of: what was written can still be read."""
+
+
+def _given_files(streams: Iterable[_Stream]) -> set[str]:
+    """The ids of the files that runs were given."""
+    requests = [stream.entries[0].event for stream in streams if stream.entries]
+    inputs = [item for request in requests if isinstance(request, RunRequested) for item in request.inputs]
+    return {item.file.id for item in inputs if item.file is not None}
 
 
 def _row(run: str, stream: _Stream) -> RunRow:

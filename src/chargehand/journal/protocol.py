@@ -298,8 +298,8 @@ class Journal(Protocol):
         ...
 
     @property
-    def files(self) -> Files | None:
-        """The files that runs are given; None if this journal keeps none."""
+    def files(self) -> Files:
+        """The files that runs are given."""
         ...
 
     @property
@@ -409,7 +409,7 @@ class JournalProxy:
         return self._journal.deliveries
 
     @property
-    def files(self) -> Files | None:
+    def files(self) -> Files:
         return self._journal.files
 
     @property

@@ -22,7 +22,6 @@ from chargehand.engine.state import RunState, Work
 from chargehand.engine.value import decode_value, encode_or_text, encode_value
 from chargehand.errors import NotJson, Refused
 from chargehand.journal.codec import check
-from chargehand.journal.files import file_unknown
 from chargehand.journal.protocol import Journal
 from chargehand.runtime.executor import (
     Claim,
@@ -517,10 +516,7 @@ class _StepContext:
         return self._line.runner.journal.route_examples(team) if team else None
 
     async def read_file(self, file: str) -> bytes:
-        files = self._line.runner.journal.files
-        if files is None:
-            raise file_unknown(file)
-        return await files.read(file)
+        return await self._line.runner.journal.files.read(file)
 
     def note(self, text: str, failure: ev.Failure | None = None, fact: ev.NotedFact | None = None) -> None:
         self._line.note(

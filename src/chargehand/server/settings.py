@@ -10,6 +10,7 @@ from chargehand.dispatch.engine import EngineUrl
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.prices import Price
+from chargehand.runtime.files import MAX_FILE
 from chargehand.store_url import FIRST_TENANT, PostgresUrl, StoreUrl
 from chargehand.team import Team
 
@@ -47,7 +48,7 @@ class ServerLimits(Struct, frozen=True, forbid_unknown_fields=True):
     """Calls a minute of one address without a valid token."""
     body: int = _MEGABYTE
     """Bytes of a body."""
-    upload: int = 16 * _MEGABYTE
+    upload: int = MAX_FILE
     """Bytes of an uploaded file."""
     files: int = 1024 * _MEGABYTE
     """Bytes of all uploaded files of one tenant."""

@@ -28,6 +28,7 @@ from chargehand.errors import Invalid, Refused
 from chargehand.evals.report_files import reports_folder
 from chargehand.runtime.dispatch_port import Dispatcher, queue_of
 from chargehand.runtime.executor import Executor
+from chargehand.runtime.files import with_material
 from chargehand.runtime.nested import requests_around
 from chargehand.runtime.runner import Outcome, Runner, checked, outcome
 from chargehand.server.settings import TeamSource
@@ -109,17 +110,17 @@ class ServedTeam:
     async def begin(self, new: NewRun, run: str = "", seed: int | None = None) -> str:
         """Begin a run; its name, when it is on disk."""
         self._tenant.runs.check()
+        if any(item.file is not None for item in new.material):
+            self.team.check_takes_files()
         now = time.time()
         team = await self.keep_budget(new.bounds)
         wanted = team.request(new.goal, now, plan=new.plan, seed=seed)
         wanted = structs.replace(
             wanted,
             labels=dict(new.labels),
-            inputs=new.material,
-            outside=bool(new.material),
             answer_format=new.answer_format or wanted.answer_format,
         )
-        request = checked(wanted, now)
+        request = checked(with_material(wanted, new.material), now)
         name = run or self.new_name()
         await self.start(team, request, name, *new.also)
         return name

@@ -16,16 +16,20 @@ from chargehand.errors import (
     ChargehandError,
     Conflict,
     Corrupt,
+    FileTooLarge,
     Invalid,
     PlanInvalid,
     Refused,
     RunBusy,
     StoreUnavailable,
     Unknown,
+    WrongFileType,
 )
 from chargehand.text.words import did_you_mean
 
 _KINDS: tuple[tuple[type[ChargehandError], int, str], ...] = (
+    (FileTooLarge, 413, "too_large"),
+    (WrongFileType, 415, "wrong_file_type"),
     (Invalid, 422, "invalid"),
     (Unknown, 404, "unknown"),
     (Conflict, 409, "conflict"),

@@ -13,9 +13,10 @@ from chargehand.agents.inputs import output_of
 from chargehand.engine.value import decode_value
 from chargehand.journal.files import StoredFile
 from chargehand.models.artifacts import Artifact, Chart, Figure, Passages, Table
+from chargehand.runtime.files import BYTES
 from chargehand.server.api.operations import operation
 from chargehand.server.api.shapes import PageSize, RequestBody
-from chargehand.server.files import BYTES, add_file, download, files_of
+from chargehand.server.files import add_file, download
 from chargehand.server.run_control import read_run
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import nothing, raw_body, unknown
@@ -50,27 +51,27 @@ async def upload_file(tenant: Tenant, request: Request, query: UploadQuery) -> S
 @operation("GET", "/api/files")
 async def list_files(tenant: Tenant, query: FileQuery) -> FileList:
     """The uploaded files, the latest first; a page of them."""
-    files = await files_of(tenant).list(before=query.before, limit=query.limit)
+    files = await tenant.journal.files.list(before=query.before, limit=query.limit)
     return FileList(tuple(files), files[-1].id if len(files) == query.limit else None)
 
 
 @operation("GET", "/api/files/{file}")
 async def show_file(tenant: Tenant, file: str) -> StoredFile:
     """One file: its name, type and size."""
-    return await files_of(tenant).get(file)
+    return await tenant.journal.files.get(file)
 
 
 @operation("GET", "/api/files/{file}/content", media=(BYTES,))
 async def read_file(tenant: Tenant, file: str) -> Response:
     """The bytes of a file."""
-    stored = await files_of(tenant).get(file)
-    return download(await files_of(tenant).read(file), stored.name)
+    stored = await tenant.journal.files.get(file)
+    return download(await tenant.journal.files.read(file), stored.name)
 
 
 @operation("DELETE", "/api/files/{file}", scope="run", may_be_empty=True)
 async def delete_file(tenant: Tenant, file: str) -> Response:
     """Delete a file. Runs that were given its text still have that; a picture is gone."""
-    await files_of(tenant).delete(file)
+    await tenant.journal.files.delete(file)
     return nothing()
 
 

@@ -23,6 +23,7 @@ from chargehand.engine.value import decode_value
 from chargehand.engine.view import gaps
 from chargehand.errors import ChargehandError, Corrupt
 from chargehand.journal.protocol import RunRow
+from chargehand.runtime.files import read_files
 from chargehand.runtime.trace import Tracer
 from chargehand.server.api.operations import Handler, operation
 from chargehand.server.api.shapes import (
@@ -44,7 +45,6 @@ from chargehand.server.api.shapes import (
     TaskInfo,
     show,
 )
-from chargehand.server.files import read_files
 from chargehand.server.idempotency import BegunRun, RunKey, key_of
 from chargehand.server.latest_runs import WorkerTimes
 from chargehand.server.run_control import read_run
@@ -75,7 +75,7 @@ async def create_run(tenant: Tenant, request: Request, body: NewRunBody) -> Resp
     """Begin a run; answered when it is on disk."""
 
     async def begin(key: RunKey | None) -> str:
-        material = await read_files(tenant, body.files)
+        material = await read_files(tenant.journal.files, body.files)
         new = NewRun(body.goal, bounds_of(body), body.plan, labels=body.labels, material=material)
         return await begin_run(tenant, body.team, new, key)
 

@@ -18,6 +18,7 @@ from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.plan import Finding, Plan, TaskId
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.evals.report_files import ReportSummary
+from chargehand.runtime.files import MAX_FILES
 from chargehand.runtime.stats import WorkerHealth
 from chargehand.runtime.trace import NoteTrace, ReusedResult
 
@@ -29,7 +30,7 @@ Labels: TypeAlias = Annotated[
     dict[Annotated[str, Meta(min_length=1, max_length=63, pattern=_LABEL)], Annotated[str, Meta(max_length=200)]],
     Meta(max_length=32),
 ]
-FileIds: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=20)]
+FileIds: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=MAX_FILES)]
 Words: TypeAlias = Annotated[str, Meta(max_length=20_000)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
 QuestionNumber: TypeAlias = Annotated[int, Meta(ge=1, le=2**53)]

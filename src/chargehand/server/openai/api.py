@@ -23,9 +23,9 @@ from chargehand.engine.events import Entry
 from chargehand.engine.roster import Match
 from chargehand.engine.state import Work
 from chargehand.errors import RunUnknown
+from chargehand.runtime.files import read_files
 from chargehand.runtime.runner import checked
 from chargehand.server.dialogue import progress_text
-from chargehand.server.files import read_files
 from chargehand.server.idempotency import Repeats, RunKey, is_repeated, key_of, mark_of
 from chargehand.server.openai.answer_format import chat_call, read_stops, response_call
 from chargehand.server.openai.files import add_file_routes, check_attachments, keep_attachments, read_attachments
@@ -136,9 +136,9 @@ async def _begin(tenant: Tenant, call: Call, listener: Listener | None, key: Run
     now = time.time()
     served = await tenant.part(Teams).of(target.team.name)
     team = await served.keep_budget()
-    heeds_wishes = not target.reads_facts
+    heeds_wishes = not target.team.reads_facts
     goal = call.conversation.goal(heeds_wishes=heeds_wishes)
-    material = (*call.conversation.material(), *await read_files(tenant, call.request.files))
+    material = (*call.conversation.material(), *await read_files(tenant.journal.files, call.request.files))
     request = team.request(goal, now, seed=None if key is None else key.seed)
     request = structs.replace(request, inputs=material, outside=bool(material))
     if call.wanted is not None:

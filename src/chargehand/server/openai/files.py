@@ -12,13 +12,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from chargehand.errors import Invalid
 from chargehand.journal.files import StoredFile
-from chargehand.server.files import add_file, download, files_of
+from chargehand.server.files import add_file, download
 from chargehand.server.openai.answer_format import refused
 from chargehand.server.openai.request import FILE_PARTS, MessageSent, TeamTarget
 from chargehand.server.routing import Api
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import Problem, number, part, reply
+from chargehand.server.wire import Problem, number, part, problem_of, reply
 
 Json: TypeAlias = dict[str, Any]
 _PURPOSE = "user_data"
@@ -66,9 +67,12 @@ def _attachment(item: dict[str, Any], place: str) -> Attachment:
 
 def check_attachments(target: TeamTarget, attachments: Sequence[Attachment]) -> None:
     """A problem where files are sent to models that read only the request."""
-    if attachments and target.reads_facts:
-        detail = "the demo model takes no files; give the team a language model, or leave the file out"
-        raise refused(attachments[0].place, detail)
+    if not attachments:
+        return
+    try:
+        target.team.check_takes_files()
+    except Invalid as error:
+        raise refused(attachments[0].place, str(error)) from error
 
 
 async def keep_attachments(tenant: Tenant, attachments: Sequence[Attachment]) -> tuple[str, ...]:
@@ -81,8 +85,9 @@ async def keep_attachments(tenant: Tenant, attachments: Sequence[Attachment]) ->
         media_type, body = _read_data_url(attachment)
         try:
             ids.append((await add_file(tenant, attachment.name, media_type, body)).id)
-        except Problem as problem:
-            raise refused(attachment.place, problem.detail, problem.code) from problem
+        except Invalid as error:
+            problem = problem_of(error)
+            raise refused(attachment.place, problem.detail, problem.code) from error
     return tuple(dict.fromkeys(ids))
 
 
@@ -126,22 +131,22 @@ async def create_file(request: Request, tenant: Tenant) -> Response:
 
 async def list_files(request: Request, tenant: Tenant) -> Response:
     limit = number(request, "limit", _PAGE, 1, _MAX_PAGE)
-    files = await files_of(tenant).list(before=request.query_params.get("after", ""), limit=limit)
+    files = await tenant.journal.files.list(before=request.query_params.get("after", ""), limit=limit)
     return reply({"object": "list", "data": [_file(file) for file in files], "has_more": len(files) == limit})
 
 
 async def show_file(request: Request, tenant: Tenant) -> Response:
-    return reply(_file(await files_of(tenant).get(part(request, "file"))))
+    return reply(_file(await tenant.journal.files.get(part(request, "file"))))
 
 
 async def file_content(request: Request, tenant: Tenant) -> Response:
-    file = await files_of(tenant).get(part(request, "file"))
-    return download(await files_of(tenant).read(file.id), file.name)
+    file = await tenant.journal.files.get(part(request, "file"))
+    return download(await tenant.journal.files.read(file.id), file.name)
 
 
 async def delete_file(request: Request, tenant: Tenant) -> Response:
     file = part(request, "file")
-    await files_of(tenant).delete(file)
+    await tenant.journal.files.delete(file)
     return reply({"id": file, "object": "file", "deleted": True})
 
 

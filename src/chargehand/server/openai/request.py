@@ -18,7 +18,6 @@ from chargehand.engine.facts import Assumed
 from chargehand.engine.plan import TaskId
 from chargehand.engine.state import RunState
 from chargehand.engine.value import encode_value
-from chargehand.models.providers import BUILT_IN
 from chargehand.runtime.runner import Outcome as RunOutcome
 from chargehand.runtime.runner import outcome
 from chargehand.runtime.stats import Stats
@@ -179,7 +178,7 @@ def check_target(target: "TeamTarget", wanted: ev.AnswerFormat | None) -> None:
     param = "tools" if wanted.tools else "response_format"
     if target.worker:
         raise refused(param, f"one worker answers in text; call its team instead: {TEAM_PREFIX}{target.team.name}")
-    if target.reads_facts:
+    if target.team.reads_facts:
         detail = "the demo model answers in text only; give the team a language model, or leave the format out"
         raise refused(param, detail)
 
@@ -193,11 +192,6 @@ class TeamTarget(Struct, frozen=True):
     id: str
     team: Team
     worker: str = ""
-
-    @property
-    def reads_facts(self) -> bool:
-        """Whether every model of it reads only the request."""
-        return all(worker.model == BUILT_IN for worker in self.team.members)
 
     @property
     def answering_work(self) -> str:
