@@ -1,5 +1,7 @@
 """Uploaded files in a store: kept once, bounded together, read by another process, deleted."""
 
+import asyncio
+
 import pytest
 from msgspec import structs
 
@@ -27,6 +29,29 @@ async def test_a_journal_lists_its_files_and_keeps_each_once_within_their_room(j
     for call in (files.get, files.read, files.delete):
         with pytest.raises(Unknown, match="deleted"):
             await call(FILE.id)
+
+
+async def test_files_that_are_added_at_the_same_time_keep_to_their_room(store: str) -> None:
+    """Each of them would fit alone. Large ones, so that a transaction takes a while."""
+    journals = [await open_journal(store) for _ in range(2)]
+    body = bytes(1_000_000)
+    new = [StoredFile(f"file-{number}", "b", "text/plain", len(body), 8.0) for number in range(12)]
+    refused: list[StoredFile] = []
+
+    async def add(opened: Journal, file: StoredFile) -> None:
+        try:
+            await opened.files.add(file, body, room=3 * len(body))
+        except Refused:
+            refused.append(file)
+
+    async with asyncio.TaskGroup() as group:
+        for number, file in enumerate(new):
+            group.create_task(add(journals[number % 2], file))
+    kept = await journals[0].files.list(limit=20)
+    for opened in journals:
+        await opened.close()
+    assert len(kept) == 3
+    assert len(refused) == 9
 
 
 async def test_files_are_kept_once_within_their_room_and_read_by_another_process(store: str) -> None:

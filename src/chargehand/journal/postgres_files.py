@@ -2,7 +2,12 @@
 
 from chargehand.journal.files import StoredFile, file_unknown, no_room
 from chargehand.postgres.database import PostgresDatabase
+from chargehand.postgres.driver import Connection, Row
 
+_LOCK_CLASS = 0x43686766
+"""The first key of the advisory lock under which a tenant's files are added."""
+_LOCK = "SELECT pg_advisory_xact_lock($1, current_tenant())"
+"""Its own statement: what follows sees what was committed before."""
 _COLUMNS = "id, name, media_type, size, at"
 _ADD = f"""
     INSERT INTO files ({_COLUMNS}, body) SELECT $1, $2, $3, $4::bigint, $5, $6
@@ -27,9 +32,13 @@ class PostgresFiles:
         self._database = database
 
     async def add(self, file: StoredFile, body: bytes, *, room: int) -> StoredFile:
-        row = (file.id, file.name, file.media_type, file.size, file.at)
-        await self._database.fetch(_ADD, *row, body, room)
-        stored = await self._database.fetch(_GET, file.id)
+        async def work(connection: Connection) -> list[Row]:
+            await connection.execute(_LOCK, _LOCK_CLASS)
+            row = (file.id, file.name, file.media_type, file.size, file.at)
+            await connection.execute(_ADD, *row, body, room)
+            return await connection.fetch(_GET, file.id)
+
+        stored = await self._database.write(work, idempotent=True)
         if not stored:
             raise no_room(file, room)
         return StoredFile(*stored[0])
