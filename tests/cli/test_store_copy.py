@@ -220,6 +220,19 @@ def test_a_target_that_holds_something_else_is_refused_and_left_as_it_is(
     assert [row.run for row in list_runs(postgres_store)] == ["mine"]
 
 
+def test_a_target_with_files_that_the_source_has_not_is_not_empty(tmp_path: Path, filled: Path) -> None:
+    async def add_file(folder: Path) -> None:
+        async with opened(folder / "runs.db") as journal:
+            await journal.files.add(StoredFile("file-2", "b.png", "image/png", 3, 8.5), b"\0\1\3", room=3)
+
+    (tmp_path / "target").mkdir()
+    asyncio.run(add_file(tmp_path / "target"))
+    refused = copy(tmp_path, filled, tmp_path / "target")
+    assert refused.returncode == 2
+    assert "is not empty: it has file 'file-2'" in refused.stderr
+    assert list_runs(tmp_path / "target" / "runs.db") == []
+
+
 def test_a_memory_that_is_not_empty_is_refused_before_runs_are_copied(tmp_path: Path, filled: Path) -> None:
     async def remember() -> str:
         catalog = await open_catalog(tmp_path / "target" / "memory.db")

@@ -63,6 +63,10 @@ async def check_target_journal(source: JournalSide, target: JournalSide) -> None
             raise not_empty(target.place, f"run {row.run!r}", source.place)
     for team in await target.journal.example_teams():
         await _list_missing_examples(source, target, team)
+    files = await _list_files(source)
+    for file in await _list_files(target):
+        if file not in files:
+            raise not_empty(target.place, f"file {file.id!r}", source.place)
 
 
 async def _list_runs(side: JournalSide) -> list[RunRow]:
