@@ -96,6 +96,8 @@ def _write(folder: Path, name: str, body: bytes) -> Path:
     ("name", "body", "error", "words"),
     [
         ("none.txt", None, Invalid, "No such file"),
+        ("a\0b", None, Invalid, "is no path: embedded null byte"),
+        ("\udcff.txt", b"text", Invalid, "characters of UTF-8"),
         ("", None, Invalid, "is a folder; name the files in it"),
         ("empty.txt", b"", Invalid, "is empty"),
         ("a.pdf", b"%PDF-1.7\xff", WrongFileType, "is of type application/pdf; convert it"),

@@ -53,7 +53,9 @@ def new_file(name: str, media_type: str, body: bytes, *, max_size: int = MAX_FIL
     """A file to keep; Invalid for one that no model could be given. Messages begin with `place`."""
     media_type = media_type.partition(";")[0].strip().lower()
     if not _NAME.fullmatch(name):
-        raise Invalid(f"{place}: its name must have 1 to 200 characters, without slashes and control characters")
+        raise Invalid(
+            f"{place}: its name must have 1 to 200 characters of UTF-8, without slashes and control characters"
+        )
     if not body:
         raise Invalid(f"{place} is empty; leave it out")
     _check_size(len(body), max_size, place)
@@ -114,6 +116,8 @@ def _read_path(path: Path) -> NewFile:
         body = path.read_bytes()
     except OSError as error:
         raise Invalid(f"{place} cannot be read: {error.strerror}; name one that is there and may be read") from error
+    except ValueError as error:  # a NUL character
+        raise Invalid(f"{str(path)!r} is no path: {error}; name a file that is there") from error
     return new_file(path.name, _find_type(path.name, body), body, place=place)
 
 
