@@ -163,6 +163,11 @@ def test_the_same_key_is_the_same_run_and_with_another_goal_a_problem(client: ht
     assert (other.status_code, other.json()["code"]) == (422, "other_body")
 
 
+def test_a_body_that_is_no_json_is_a_problem(client: httpx.Client) -> None:
+    answered = client.post("/mine/begin", content=b'{"goal": ', headers={"Content-Type": "application/json"})
+    assert (answered.status_code, answered.json()["code"]) == (422, "not_json")
+
+
 def test_entries_come_as_they_are_written_and_from_any_place(client: httpx.Client) -> None:
     run = begun(client)["run"]
     with client.stream("GET", f"/mine/runs/{run}/follow") as stream:

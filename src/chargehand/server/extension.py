@@ -8,6 +8,7 @@ runs and memory of the tenant whose token it came with, and nothing of any other
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
+from json import JSONDecodeError
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -126,8 +127,19 @@ async def _answer_problem(_request: Request, error: Exception) -> Response:
     return response
 
 
-PROBLEM_HANDLERS: Mapping[Any, Any] = {Problem: _answer_problem, ChargehandError: _answer_problem}
-"""`Starlette(exception_handlers=PROBLEM_HANDLERS)`: what a `TenantClient` raises becomes a reply with its status."""
+async def _answer_broken_json(request: Request, error: Exception) -> Response:
+    return await _answer_problem(request, Problem(422, "not_json", f"the body is not JSON: {error}"))
+
+
+PROBLEM_HANDLERS: Mapping[Any, Any] = {
+    Problem: _answer_problem,
+    ChargehandError: _answer_problem,
+    JSONDecodeError: _answer_broken_json,
+}
+"""`Starlette(exception_handlers=PROBLEM_HANDLERS)`: what a `TenantClient` raises becomes a reply with its status.
+
+So does what `await request.json()` raises for a body that is not JSON.
+"""
 
 
 @contextmanager
