@@ -325,6 +325,24 @@ async def test_an_effect_that_meets_a_mistake_is_in_doubt_and_its_traceback_is_k
     assert f"{HERE.name}, line " in gap.message
 
 
+async def test_a_person_who_is_asked_about_an_effect_is_told_what_ended_it() -> None:
+    @tool(effect="effect")
+    def pay(city: str) -> str:
+        """Pay for a berth."""
+        raise ValueError(f"bad {city}")
+
+    team = Team(
+        [Worker("ann", model=using(pay), tools=[pay])],
+        supervisor=Supervisor(model=FINE, plan=many(1, "ann")),
+        policy=Policy(uncertain="ask"),
+    )
+    result = await team.run("go")
+    assert result.question is not None
+    assert "; it ended with pay: ValueError: bad " in result.question.text
+    (failure,) = failures(result.entries)
+    assert failure.cause.startswith("pay: ValueError: bad ")
+
+
 async def test_calls_beside_one_that_meets_a_mistake_are_finished_first() -> None:
     done: list[str] = []
 
