@@ -123,6 +123,6 @@ def _played(readers: list[list[int]], takes: list[Seconds], ranks: list[Seconds]
 def _cost(lines: Sequence[tuple[int, Sequence[Agent]]], plan: Plan, roster: Roster, policy: Policy) -> Amount:
     if not all(line and line[0].estimate != NOTHING for _, line in lines):
         return NOTHING  # the supervisor's part alone would pass for all of it
-    answers = 0 if plan.combine == "none" else min(1, policy.limits.answers)
+    answers = 0 if plan.combine in ("none", "forward") else min(1, policy.limits.answers)
     supervision = roster.supervision * (1 + answers)
     return sum((line[0].estimate * count for count, line in lines), supervision)
