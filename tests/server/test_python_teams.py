@@ -302,6 +302,8 @@ def test_runs_under_way_keep_their_team_and_a_broken_file_keeps_the_old_one_serv
         (folder / "tools.py").write_text(TOOLS.replace('"hello"', '"good day"'))
         said.wait("reloaded team greeters")
         second = client.post("/api/runs", json=body).json()["run"]
+        (folder / "mcp.lock").write_text("{}")
+        said.wait("reloaded team greeters: mcp.lock changed")
         (folder / "team.yaml").write_text(FILE.replace("workers:", "wrokers:"))
         assert "wrokers" in said.wait("not reloaded")
         (folder / "held").unlink()

@@ -251,7 +251,8 @@ def describe_withheld(fact: ToolsWithheld) -> str:
         ("all tools, since the server is another one", fact.identity),
     )
     parts = "; ".join(f"{words}: {listing(names)}" for words, names in groups if names)
-    return f"{fact.server} is not as it was approved, and what differs is off ({parts})"
+    see = f"chargehand mcp diff {fact.server.removeprefix('mcp:')}"
+    return f"{fact.server} is not as it was approved, and what differs is off ({parts}); see  {see}"
 
 
 # --- one session
