@@ -15,5 +15,9 @@ def test_where_none_is_near_all_are_listed_or_something_else_is_said() -> None:
     assert listed("abcd", 2) == "a, b and 2 more"
 
 
+def test_a_name_that_stands_twice_is_offered_once() -> None:
+    assert did_you_mean("stok", ["stock", "stock"]) == "did you mean 'stock'?"
+
+
 def test_a_name_of_any_length_is_compared_quickly() -> None:
     assert nearest_names("a" * 1_000_000, ["a" * 90]) == ["a" * 90]
