@@ -380,8 +380,8 @@ BUGS = (
     Bug(
         "an effect whose result is no JSON is not recorded",
         "runtime/context.py",
-        "result, _ = encode_or_text(done.value)",
-        "result = encode_value(done.value)",
+        "encode_or_text(done.value)[0]",
+        "encode_value(done.value)",
     ),
     Bug(
         "recorded steps are lost on resume",

@@ -137,7 +137,8 @@ def _writable(work: Work, report: ev.Event) -> ev.Event:
     try:
         check(report)
     except NotJson as error:
-        return _failed(work, ev.Failure("logic", f"what came of it cannot be kept: {error}"))
+        said = f": {ascii(report.failure.message)[:500]}" if isinstance(report, ev.AttemptFailed) else ""
+        return _failed(work, ev.Failure("logic", f"what came of it cannot be kept: {error}{said}"))
     return report
 
 
