@@ -354,7 +354,7 @@ async def test_a_result_is_not_lost_because_it_cannot_be_remembered() -> None:
     catalog = await open_catalog()
 
     def work(request: Request) -> Line:
-        catalog._database._closed = True  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType] - the memory goes away
+        catalog._store.database._closed = True  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType] - the memory goes away
         return "There are 12 apples."
 
     plan_of_one = plan((CELLAR, "ann", ()), combine="forward")

@@ -130,10 +130,12 @@ def test_tenants_share_nothing_of_the_memory_of_a_team_object(tmp_path: Path) ->
 
 
 def test_two_teams_of_one_name_are_refused(tmp_path: Path) -> None:
-    with running(settings_in(tmp_path, teams=(greeters(), greeters()))) as server:
-        found = httpx.get(f"{server.url}/api/teams", headers=server.headers)
-    assert found.status_code == 422
-    assert "another team is called 'greeters', too" in found.json()["detail"]
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.yaml").write_text("version: 1\nname: greeters\nworkers: {ann: {description: greets}}\n")
+    done = chargehand(tmp_path, "serve", "--no-token", "--port", "0", "--team", "one.yaml", "--team", "two.yaml")
+    assert done.returncode == 2
+    assert "another team is called 'greeters', too" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_team_is_run_planned_and_checked_by_its_name(tmp_path: Path) -> None:
