@@ -125,6 +125,11 @@ class RoundRobin:
     async def _serve(self) -> None:
         async with await asyncio.start_server(self._carry, sock=self._listening):
             await self._stopped.wait()
+            connections = asyncio.all_tasks() - {asyncio.current_task()}
+            for connection in connections:
+                connection.cancel()
+            if connections:
+                await asyncio.wait(connections)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _ in self.ports:
@@ -133,18 +138,18 @@ class RoundRobin:
                 upstream = await asyncio.open_connection("127.0.0.1", port)
             except OSError:
                 continue
-            with suppress(OSError):
-                async with asyncio.TaskGroup() as jobs:
-                    jobs.create_task(_pump(reader, upstream[1]))
-                    jobs.create_task(_pump(upstream[0], writer))
+            async with asyncio.TaskGroup() as jobs:
+                jobs.create_task(_pump(reader, upstream[1]))
+                jobs.create_task(_pump(upstream[0], writer))
             break
         writer.close()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    with suppress(OSError):
+    try:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+    finally:
         writer.close()
