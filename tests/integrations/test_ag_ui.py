@@ -165,7 +165,9 @@ def test_a_call_that_is_agreed_to_is_told_with_its_arguments_and_one_declined_is
         assert json.loads(arguments.delta) == {"invoice": 17}
         assert "17 is paid" in of_kind(events, "TOOL_CALL_RESULT")[0].content
         messages = {event.message_id for event in of_kind(events, "TEXT_MESSAGE_CHUNK")}
-        assert len(messages) == 1
+        assert len(messages) <= 1, (
+            "words are told as they come: of a run that ends before it is listened to there are none"
+        )
 
 
 def test_after_kill_9_in_the_middle_of_a_stream_the_same_call_tells_the_same_run(tmp_path: Path) -> None:
