@@ -437,7 +437,7 @@ class Team:
         return all(worker.model == BUILT_IN for worker in self.members)
 
     def check_takes_files(self) -> None:
-        """Raise Invalid where nobody would read the files of a run."""
+        """Raise Invalid where no worker would read the files of a run."""
         if self.reads_facts:
             raise Invalid("the demo model takes no files; give the team a language model, or leave the files out")
 

@@ -168,6 +168,7 @@ def test_a_call_that_is_agreed_to_is_told_with_its_arguments_and_one_declined_is
         assert len(messages) <= 1, (
             "words are told as they come: of a run that ends before it is listened to there are none"
         )
+        assert [event.delta for event in of_kind(events, "TEXT_MESSAGE_CONTENT")] == ["paid"]
 
 
 def test_after_kill_9_in_the_middle_of_a_stream_the_same_call_tells_the_same_run(tmp_path: Path) -> None:
