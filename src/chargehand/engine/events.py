@@ -22,7 +22,7 @@ EndReason = Literal["done", "gaps", "deadline", "budget", "overspent", "cancelle
 Duty = Literal["plan", "refine", "answer"]
 Why = Literal["first", "more", "rejected", "failed", "replan"]
 SkipReason = Literal["input", "budget", "deadline", "person", "refused"]
-CallWord = Literal["approve", "reject"]
+CallWord = Literal["approve", "reject", "done", "again", "fail"]
 NestedKind = Literal["team", "message", "worker"]
 
 
@@ -325,13 +325,13 @@ class CallVerdict(Struct, frozen=True, omit_defaults=True, gc=False):
     """What a person says of one of the calls that a question names under `also`."""
 
     call: int
-    """The place of the call among those of the reply, as the question names it."""
+    """The number of the call, as the question names it."""
     verdict: CallWord
-    """Whether it may be made."""
+    """Whether it may be made (`approve`, `reject`), or what became of an effect (`done`, `again`, `fail`)."""
     feedback: str = ""
     """Why not, for the model."""
     result: object = None
-    """The result of the call, where the person who answers made it."""
+    """What the call came to, with `done`, or with `approve` where the client that answers made the call itself."""
 
 
 class InputAnswered(Commanded, frozen=True, tag="input.answered"):
@@ -447,6 +447,14 @@ class StepStarted(_Fact, frozen=True, tag="step.started"):
     """The id of the tool call that it carries out, which the latest reply of the model has with its arguments; empty:
     no model asked for it.
     """
+    key: str = ""
+    """The idempotency key of the call: the same for an equal call of the task in every attempt; empty: the call only
+    reads.
+    """
+    arguments: Raw = NULL
+    """The arguments of a call that may change something; `null`: the call only reads."""
+    look: bool = False
+    """After a crash the tool itself can be asked whether the call happened."""
 
     def nested_run(self, run: str) -> str:
         """The name of the run that this step of a run starts, if it starts one."""

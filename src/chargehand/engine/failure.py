@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from chargehand.engine.budget import CapReached
 from chargehand.engine.plan import NO_TASK, TaskId
-from chargehand.engine.policy import Seconds
+from chargehand.engine.policy import Instant, Seconds
 
 FailureKind = Literal[
     "network", "timeout", "resource", "logic", "uncertain", "budget", "deadline", "approval", "stopped"
@@ -129,11 +129,32 @@ Asked = Literal["plan", "effect", "tool", "question"]
 AskedBecause = Literal["declared", "repeated", "tainted"]
 
 
+class EarlierCall(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A call that an earlier attempt or an earlier run made, or may have made."""
+
+    tool: str
+    """The tool that was called."""
+    arguments: dict[str, object] = {}
+    """Its arguments."""
+    result: object = None
+    """What it returned; `null` where `happened` is false."""
+    happened: bool = True
+    """`false`: the call was begun, and nobody knows whether it happened."""
+    at: Instant = 0.0
+    """When it was begun, in seconds since 1970."""
+    run: str = ""
+    """The run that made it; empty: this one."""
+    task: TaskId = NO_TASK
+    """The task that made it, in that run."""
+
+
 class PendingCall(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Another call of the same reply that needs leave, too."""
+    """Another call that the same question asks about."""
 
     call: int
-    """Its place among the calls of the reply, from 1."""
+    """Its number in the question, which an answer names: the place among the calls of the reply, or of effects in
+    doubt the place in the question.
+    """
     text: str
     """The call in one line."""
     tool: str
@@ -143,7 +164,15 @@ class PendingCall(Struct, frozen=True, omit_defaults=True, gc=False):
     because: AskedBecause = "declared"
     """As for the question itself."""
     key: str = ""
-    """What a person says of it is kept under this."""
+    """What a person says of it is kept under this. Of an effect in doubt: the call's idempotency key."""
+    task: TaskId = NO_TASK
+    """The task that makes the call; empty: the task of the question."""
+    attempt: int = 0
+    """Of an effect in doubt: the attempt that began it."""
+    step: int = 0
+    """Of an effect in doubt: the step that began it."""
+    earlier: EarlierCall | None = None
+    """The call that this one would repeat (`repeated`); `null`: none."""
 
 
 class Question(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -182,7 +211,15 @@ class Question(Struct, frozen=True, omit_defaults=True, gc=False):
     also: tuple[PendingCall, ...] = ()
     """The other calls of that reply that need leave; a person may decide on them, too."""
     key: str = ""
-    """What a person says of it is kept under this: the attempt finds it there when it goes on."""
+    """What a person says of it is kept under this: the attempt finds it there when it goes on. Of an effect in doubt:
+    the call's idempotency key, under which it can be looked up outside.
+    """
+    attempt: int = 0
+    """Of an effect in doubt: the attempt that began it."""
+    step: int = 0
+    """Of an effect in doubt: the step that began it."""
+    earlier: EarlierCall | None = None
+    """The call that this one would repeat (`repeated`); `null`: none."""
     options: tuple[str, ...] = ()
     """Of a question in words: the answers to choose from; none: any."""
     free_text: bool = False
@@ -225,12 +262,13 @@ class Gap(Struct, frozen=True, omit_defaults=True, gc=False):
 
     `untraced`: there is a result, but something in it that no tool returned and that was not in its inputs.
     `unwritten`: there are results, but the answer could not be written from them. `unplanned`: no plan could be made,
-    and no worker was found for the whole request.
+    and no worker was found for the whole request. `refused`: a person did not allow a call, and no later call did the
+    same.
     """
 
     task: TaskId
     """The task's id; empty: a part of the request that no task covers."""
-    status: Literal["failed", "skipped", "unfinished", "unserved", "untraced", "unwritten", "unplanned"]
+    status: Literal["failed", "skipped", "unfinished", "unserved", "untraced", "unwritten", "unplanned", "refused"]
     """What became of it."""
     reason: str
     """The kind of failure, or why it was skipped."""
@@ -246,6 +284,10 @@ class Gap(Struct, frozen=True, omit_defaults=True, gc=False):
     """The task of that run."""
     cap: CapReached | None = None
     """The cap that is the reason for it (`budget` or `deadline`); `null`: another reason, or it is not known."""
+    tool: str = ""
+    """The tool of the call that was refused, or of an effect in doubt; empty: the gap is about no single call."""
+    arguments: dict[str, object] = {}
+    """The arguments of that call."""
 
 
 class Missing(Struct, frozen=True, omit_defaults=True, gc=False):
