@@ -6,11 +6,11 @@ A new field gets a default; a new meaning gets a new event. `VERSIONS` counts sh
 from typing import Literal, TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from chargehand.engine.budget import Amount, Budget, CapReached
 from chargehand.engine.facts import AnswerAudit, NotedFact, Tracing
-from chargehand.engine.failure import Asked, Failure, Gap, Missing, Question, StepKind
+from chargehand.engine.failure import Asked, Failure, Gap, Missing, PendingCall, Question, StepKind
 from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Plan, Task, TaskId
 from chargehand.engine.policy import Instant, Policy, Seconds
 from chargehand.engine.roster import Roster
@@ -319,6 +319,31 @@ class InputRequested(_Fact, frozen=True, tag="input.requested"):
     """The call itself, with its arguments, in one line; of an effect, why it is in doubt; or the question in words."""
     question: Question | None = None
     """The same in fields: which call, who wants it, and why it is asked."""
+
+    @property
+    def calls(self) -> tuple[PendingCall, ...]:
+        """Return the calls that wait for a verdict, in the order in which they are asked about.
+
+        The first is the one that an answer must decide, the others may be decided along with it. Each names the task
+        that makes it, in the run that asks (`question.run`). A plan and a question in words ask about no call.
+        """
+        if self.what not in ("tool", "effect"):
+            return ()
+        question = self.question or Question(self.what)
+        task = question.task or self.task
+        first = PendingCall(
+            call=question.call or 1,
+            text=self.text,
+            tool=question.tool,
+            arguments=question.arguments,
+            because=question.because,
+            key=question.key,
+            task=task,
+            attempt=question.attempt,
+            step=question.step,
+            earlier=question.earlier,
+        )
+        return (first, *(structs.replace(other, task=other.task or task) for other in question.also))
 
 
 class CallVerdict(Struct, frozen=True, omit_defaults=True, gc=False):

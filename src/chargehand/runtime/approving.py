@@ -185,33 +185,22 @@ def _requests(run: str, state: RunState, pending: ev.InputRequested) -> dict[int
             for progress in state.tasks.values()
         ]
         return {1: ApprovalRequest(run, "plan", plan=tuple(tasks))}
-    if question is None:
-        return {1: ApprovalRequest(run, "tool", tool=pending.text, task=pending.task)}
-    worker = " > ".join(question.workers)
+    worker = "" if question is None else " > ".join(question.workers)
     if pending.what == "plan":
-        return {_first_call(pending): ApprovalRequest(run, "plan", worker, task=pending.task, plan=question.plan)}
-    calls = {
-        _first_call(pending): ApprovalRequest(
+        plan = () if question is None else question.plan
+        return {_first_call(pending): ApprovalRequest(run, "plan", worker, task=pending.task, plan=plan)}
+    return {
+        call.call: ApprovalRequest(
             run=run,
             what="tool",
             worker=worker,
-            tool=question.tool,
-            arguments=question.arguments,
-            because=question.because,
+            tool=call.tool or call.text,
+            arguments=call.arguments,
+            because=call.because,
             task=pending.task,
         )
+        for call in pending.calls
     }
-    for other in question.also:
-        calls[other.call] = ApprovalRequest(
-            run=run,
-            what="tool",
-            worker=worker,
-            tool=other.tool,
-            arguments=other.arguments,
-            because=other.because,
-            task=pending.task,
-        )
-    return calls
 
 
 # --- in words
@@ -287,9 +276,8 @@ def _first_call(pending: ev.InputRequested) -> int:
 
 
 def _waiting_calls(pending: ev.InputRequested) -> dict[int, str]:
-    """The calls that wait for an answer, by number, each in a line."""
-    others = () if pending.question is None else pending.question.also
-    return {_first_call(pending): pending.text, **{other.call: other.text for other in others}}
+    """The calls that wait for an answer, by number, each in a line; a plan counts as one."""
+    return {call.call: call.text for call in pending.calls} or {_first_call(pending): pending.text}
 
 
 def _answered(pending: ev.InputRequested, verdicts: Mapping[int, tuple[_Word, str]]) -> ev.InputAnswered:
