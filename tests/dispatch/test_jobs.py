@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 from msgspec import structs
 
 from chargehand.dispatch.dispatcher import JobDispatcher
-from chargehand.dispatch.engine import Job
+from chargehand.dispatch.engine import Job, QueueDriver
 from chargehand.dispatch.job_driver import JobDriver
 from chargehand.engine.events import Entry, RunEnded
 from chargehand.errors import RunBusy
@@ -100,6 +101,30 @@ async def test_one_process_looks_at_open_runs_in_each_interval(postgres_store: s
     assert not await take_turn(url, 60.0)
     assert await take_turn(url, 0.0)
     assert (await read_deployment(url)).name == (await read_deployment(url)).name
+
+
+async def test_waiting_for_a_run_hears_entries_of_the_same_process(journal: PostgresJournal) -> None:
+    dispatcher = JobDispatcher(UnusedEngine(), journal, "main")
+    lease = await journal.claim("a")
+    async with asyncio.TaskGroup() as jobs, asyncio.timeout(4):  # less than the wait for a lost notice
+        waiting = jobs.create_task(dispatcher.wait("a"))
+        while not journal.notices.runs:  # noqa: ASYNC110 - nothing tells that it is subscribed
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.3)  # its first query has been answered
+        await journal.append(lease, [Entry(2, 2.0, RunEnded("complete", "done", ()))])
+        await waiting
+
+
+class UnusedEngine:
+    """An engine that is asked nothing."""
+
+    deployment = "test"
+
+    async def start(self, job: Job) -> None:
+        raise AssertionError(f"job {job.id} is not to be started")
+
+    def serving(self, driver: QueueDriver) -> AbstractAsyncContextManager[None]:
+        raise AssertionError("no queue is served")
 
 
 class FrozenOwner:

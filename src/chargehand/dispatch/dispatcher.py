@@ -46,7 +46,7 @@ class JobDispatcher:
     async def wait(self, run: str) -> None:
         changed = asyncio.Event()
         notices = self._journal.notices
-        unsubscribe = None if notices is None else notices.subscribe(run, changed.set)
+        unsubscribe = None if notices is None else notices.subscribe(run, changed.set, own=True)
         try:
             while not await self._settled.ask(run):
                 try:

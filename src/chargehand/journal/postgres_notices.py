@@ -22,14 +22,15 @@ class PostgresNotices:
         self._listener = listener
         self._is_own = is_own
         self._followers = Followers()
+        self._followers_of_own = Followers()
         self._followers_of_all = Followers()
         self._seqs: dict[str, int] = {}
         self.name = CHANNEL
         listener.add(self)
 
-    def subscribe(self, run: str, on_entries: Callable[[], None]) -> Callable[[], None]:
-        """Have `on_entries` called in this event loop when a run may have been written; the result ends it."""
-        unsubscribe = self._followers.add(run_digest(run), run, on_entries)
+    def subscribe(self, run: str, on_entries: Callable[[], None], *, own: bool = False) -> Callable[[], None]:
+        followers = self._followers_of_own if own else self._followers
+        unsubscribe = followers.add(run_digest(run), run, on_entries)
         self._listener.start()
         return unsubscribe
 
@@ -44,8 +45,8 @@ class PostgresNotices:
 
     @property
     def runs(self) -> set[str]:
-        """The runs that are followed."""
-        return self._followers.topics
+        """Return the runs that are followed."""
+        return self._followers.topics | self._followers_of_own.topics
 
     async def query(self, connection: Connection) -> None:
         """Notify the followers of runs that were written since the last query."""
@@ -54,9 +55,15 @@ class PostgresNotices:
         before = self._seqs
         rows = await connection.fetch(_SEQS, list(runs)) if runs else []
         self._seqs = {run: seq for run, seq in rows}  # noqa: C416 - rows are sequences, not tuples
-        self._followers.notify(run_digest(run) for run, seq in self._seqs.items() if before.get(run) != seq)
+        written = [run_digest(run) for run, seq in self._seqs.items() if before.get(run) != seq]
+        for followers in (self._followers, self._followers_of_own):
+            followers.notify(written)
 
     def on_notice(self, keys: Sequence[str], process: int) -> None:
+        self._notify(self._followers_of_own, keys)
         if not self._is_own(process):
             self._followers_of_all.notify([_ALL])
-            self._followers.notify(keys if list(keys) != [_ALL] else self._followers.keys)
+            self._notify(self._followers, keys)
+
+    def _notify(self, followers: Followers, keys: Sequence[str]) -> None:
+        followers.notify(keys if list(keys) != [_ALL] else followers.keys)

@@ -209,10 +209,19 @@ AppendNow: TypeAlias = Callable[[Lease, Sequence[Entry]], None]
 
 
 class Notices(Protocol):
-    """Tells of what other processes write to a journal."""
+    """Tell followers what is written to a journal that several processes share."""
 
-    def subscribe(self, run: str, on_entries: Callable[[], None]) -> Callable[[], None]:
-        """Have `on_entries` called in this event loop when a run may have been written; the result ends it."""
+    def subscribe(self, run: str, on_entries: Callable[[], None], *, own: bool = False) -> Callable[[], None]:
+        """Have `on_entries` called in this event loop when another process may have written a run.
+
+        Args:
+            run: the run to follow.
+            on_entries: called without arguments, possibly when nothing was written.
+            own: call it also for what this process writes.
+
+        Returns:
+            A function that ends it.
+        """
         ...
 
     def subscribe_all(self, on_entries: Callable[[], None]) -> Callable[[], None]:
