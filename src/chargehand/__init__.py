@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from chargehand.tools.calling import ToolFailed
     from chargehand.tools.mcp_client import McpServer
     from chargehand.tools.schema import Caller, CallKey
-    from chargehand.tools.tool import Costs, Tool, Toolbox, tool, tool_from_schema, toolbox_tools
+    from chargehand.tools.tool import Costs, Tool, Toolbox, Unknown, tool, tool_from_schema, toolbox_tools
 
 __version__ = "0.1.0"
 
@@ -83,7 +83,7 @@ _MODULES = {
     "tools.calling": ("ToolFailed",),
     "tools.mcp_client": ("McpServer",),
     "tools.schema": ("Caller", "CallKey"),
-    "tools.tool": ("Costs", "Tool", "Toolbox", "tool", "tool_from_schema", "toolbox_tools"),
+    "tools.tool": ("Costs", "Tool", "Toolbox", "Unknown", "tool", "tool_from_schema", "toolbox_tools"),
 }
 _HOME = {name: f"chargehand.{module}" for module, names in _MODULES.items() for name in names}
 
@@ -161,6 +161,7 @@ __all__ = [  # noqa: RUF022 - in the order of the modules above
     "Costs",
     "Tool",
     "Toolbox",
+    "Unknown",
     "tool",
     "tool_from_schema",
     "toolbox_tools",

@@ -30,7 +30,7 @@ from chargehand.journal.protocol import Journal, RunRow
 from chargehand.memory.blocks import Grant
 from chargehand.memory.catalog import Memory
 from chargehand.runtime.executor import Executor
-from chargehand.runtime.nested import had_effects, request_tasks
+from chargehand.runtime.nested import list_calls, request_tasks
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.tools.rules import needs_approval
 
@@ -326,7 +326,8 @@ def _covers(request: ev.RunRequested, team: str, worker: str) -> bool:
 async def _is_harmless(journal: Journal, run: str) -> bool:
     """Whether what a run did may be done once more: nothing was changed in the world, as far as can be read."""
     try:
-        return not await had_effects(journal, run, await journal.read(run))
+        entries = await journal.read(run)
+        return not await list_calls(journal, run, entries, replay(entries))
     except StoreError:
         return False
 

@@ -20,6 +20,7 @@ from chargehand.agents.shape import find_json
 from chargehand.agents.spending import cut_off, supervision
 from chargehand.agents.strategies import Strategy, Whole
 from chargehand.agents.supervision import Lead
+from chargehand.agents.tool_calls import look_up_call
 from chargehand.agents.writer import Writer
 from chargehand.code_errors import error_in, mistake_failure
 from chargehand.engine.budget import NOTHING, Amount, Budget
@@ -29,6 +30,7 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import digest
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import TeamMembers
+from chargehand.engine.state import Step
 from chargehand.engine.value import decode_value
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import WorkerOutput
@@ -65,7 +67,7 @@ class Assignment(Struct, frozen=True):
     worker: str = ""
     """Who makes it."""
     key: str = ""
-    """The same whenever this attempt is made again after a crash, and another for every other attempt."""
+    """An idempotency key: the same in every attempt at this task, unless its instruction was put differently."""
     _brief: Brief | None = None
 
     def ask_person(
@@ -125,7 +127,7 @@ async def call_function(function: WorkerFunction, brief: Brief, context: StepCon
         failure=brief.failure,
         until=brief.until,
         worker=brief.worker,
-        key=f"{where.run}/{where.task}/{brief.work.number}",
+        key=f"{where.origin}/{where.task}/{digest(brief.instruction)[:8]}",
         _brief=brief,
     )
     called = f"the function of worker {brief.worker!r}"
@@ -247,6 +249,9 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
     def answer(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
         brief = self._read(self.writer.model, brief)
         return answer(self.writer, brief, context)
+
+    async def look_up(self, brief: Brief, step: Step) -> Done | None:
+        return await look_up_call(self.workers.get(brief.worker), step)
 
     def team_of(self, worker: str) -> Executor | None:
         """The executor of the team that does the tasks of a worker; None: the worker is no team."""

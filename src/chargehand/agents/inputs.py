@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Struct, structs
 
 from chargehand.engine.events import FileReference
-from chargehand.engine.failure import Gap
+from chargehand.engine.failure import EarlierCall, Gap, describe_call
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task, TaskId, needs
-from chargehand.engine.value import decode_value, encode_value
+from chargehand.engine.value import decode_value, encode_or_text, encode_value
 from chargehand.engine.view import Input
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import PICTURES, Artifact, Chart, Figure, Passages, Table, WorkerOutput
@@ -171,6 +171,32 @@ def _size(message: Message) -> int:
     for call in message.calls:
         size += (len(call.arguments) + len(call.name)) // _CHARACTERS + 2
     return size
+
+
+# --- calls of earlier attempts
+
+
+_EARLIER = (
+    "These calls were made for this task before you. Do not make them again; go on from what they returned. "
+    "Where one really must happen again, call it: a person decides."
+)
+_EARLIER_CAP = 2000
+"""Bytes of each earlier result that a model is shown."""
+
+
+def show_earlier_calls(calls: Sequence[EarlierCall], nonce: str) -> str:
+    """Return what a worker is told of calls that earlier attempts or an earlier run made; empty: there are none."""
+    if not calls:
+        return ""
+    lines: list[str] = []
+    for call in calls:
+        result = "nobody knows whether it happened"
+        if call.happened:
+            text = bytes(encode_or_text(call.result)[0]).decode()
+            result = f"returned {capped(text, _EARLIER_CAP)[0]}"
+        lines.append(f"- {describe_call(call.tool, call.arguments)}: {result}")
+    listed = wrap(nonce, "earlier calls", "\n".join(lines))
+    return f"\n\n{_EARLIER}\n{listed}"
 
 
 # --- inputs

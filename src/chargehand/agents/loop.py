@@ -7,7 +7,15 @@ from typing import Any
 from msgspec import Struct, field, structs
 
 from chargehand.agents.audit.claims import CLAIMING, WorkMaterial, day_of, describe, objection, trace_result
-from chargehand.agents.inputs import DAY, WorkerHistory, day_text, input_images, show_inputs, tokens
+from chargehand.agents.inputs import (
+    DAY,
+    WorkerHistory,
+    day_text,
+    input_images,
+    show_earlier_calls,
+    show_inputs,
+    tokens,
+)
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import Recall, Summarizer, block_facts, turn_facts
 from chargehand.agents.roles import REPEATS
@@ -80,7 +88,8 @@ class Attempt:
         images = _shown_images(brief, ready) if brief.inputs else ()
         inputs = show_inputs(brief, nonce, by_handle=True, with_images=bool(images))
         task = resources.prompts.text("task", instruction=brief.instruction, inputs=inputs.text).strip()
-        message = Message("user", f"({day_text(brief.began // DAY)})\n\n{task}", images=images)
+        earlier = show_earlier_calls(brief.earlier, nonce)
+        message = Message("user", f"({day_text(brief.began // DAY)})\n\n{task}{earlier}", images=images)
         opening = (ready.system(resources.prompts), message)
         self._task = message
         self._history = WorkerHistory(opening, ready.window, nonce)
@@ -106,6 +115,10 @@ class Attempt:
         """Made when the first call is: thousands of attempts may wait for a model that will need none."""
         if self._tried is None:
             outside = self._outside or bool(self._subject.inputs or self._subject.gaps)
+            tools = self._equipped.tools
+            outside = outside or any(
+                call.tool not in tools or not tools[call.tool].trusted for call in self._brief.earlier
+            )
             breakers = self._kit.breakers
             self._tried = ToolCalls(
                 ready=self._equipped,
@@ -114,8 +127,14 @@ class Attempt:
                 brief=self._brief,
                 breakers=breakers,
                 tainted=outside,
+                returned=self._earlier_results(),
             )
         return self._tried
+
+    def _earlier_results(self) -> list[object]:
+        """Return what calls of earlier attempts returned: the result of this one may rest on it."""
+        happened = [call for call in self._brief.earlier if call.happened]
+        return [value for call in happened for value in (call.result, call.arguments)]
 
     async def run(self) -> Done:
         try:
@@ -328,7 +347,7 @@ class Attempt:
         facts += [block.text for block in subject.blocks]
         facts += [turn.text for turn in subject.earlier]
         return WorkMaterial(
-            tools=calls.returned if calls is not None else [],
+            tools=calls.returned if calls is not None else self._earlier_results(),
             given=facts,
             words=calls.heard if calls is not None else [],
             untraced=[

@@ -210,7 +210,7 @@ class Subteam(Struct, frozen=True, eq=False):
             raise WorkFailed(Failure("resource", f"{self.worker}: {error}")) from error
         if run.state.ended is None and run.state.input is not None:
             raise question_inside(run, workers=(self.worker,))
-        return Done(came_of(self.worker, run), run.used)
+        return Done(came_of(self.worker, run), run.used, acted=run.calls)
 
     def _request(self, brief: Brief, bounds: RunBounds) -> ev.RunRequested:
         team = self.team.bounded(budget=self.team.budget.limited(bounds.budget.caps))
@@ -221,6 +221,7 @@ class Subteam(Struct, frozen=True, eq=False):
             roster=structs.replace(request.roster, supervision=supervision),
             inputs=material_of(brief),
             outside=brief.outside or bool(brief.inputs),
+            acted=(*brief.earlier, *(call for round_, call in brief.acted.values() if round_ < brief.round)),
         )
 
 
@@ -235,7 +236,7 @@ def came_of(name: str, nested: NestedRun) -> Came:
     missing = _missing_of(nested.run, name, state, end)
     if end.ending not in ("complete", "partial"):
         failure = _failure(nested, name, end, () if missing is None else missing.parts)
-        return Came(nested.run, end.ending, missing=missing, failure=failure, acted=nested.had_effects)
+        return Came(nested.run, end.ending, missing=missing, failure=failure, acted=bool(nested.calls))
     values = [decode_value(result.value) for result in results(state) if result.value is not None]
     written = state.answer_written  # the team names what is missing by the ids of its own tasks
     answer = None if written is None else decode_value(written.whole(without=None if missing is None else "gaps"))
@@ -254,7 +255,7 @@ def came_of(name: str, nested: NestedRun) -> Came:
         missing=missing,
         artifacts=tuple(small[:_MOST_ARTIFACTS]),
         sources=tuple(dict.fromkeys(source for product in products for source in product.sources)),
-        acted=nested.had_effects,
+        acted=bool(nested.calls),
     )
 
 
@@ -330,7 +331,7 @@ def _failure(nested: NestedRun, name: str, end: ev.RunEnded, missing: Sequence[s
     message = f"{name}: nothing came of it ({end.reason}). {' '.join(missing) or why}".strip()
     is_final = bool(failed) and all(failure.permanent for failure in failed)
     # another run would not know, and do it or ask for it again
-    once = ONCE if nested.had_effects else NOT_ALLOWED if refused_by_person(nested.entries) else ""
+    once = ONCE if nested.calls else NOT_ALLOWED if refused_by_person(nested.entries) else ""
     if once and not is_final:
         message = f"{message.removesuffix('.')}. {once}"
     causes = [failure for event in events if (failure := ev.failure_in(event)) is not None]
@@ -342,6 +343,7 @@ def _failure(nested: NestedRun, name: str, end: ev.RunEnded, missing: Sequence[s
         code_error=next((cause.code_error for cause in causes if cause.code_error is not None), None),
         refusal=next((cause.refusal for cause in causes if cause.refusal is not None), None),
         cap=end.cap,
+        ended=end.reason if end.reason in ("deadline", "budget") else "",
     )
 
 

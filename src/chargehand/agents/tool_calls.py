@@ -18,20 +18,21 @@ from chargehand.code_errors import mistake_failure
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine.breaker import Breaker, forget_probe, lease, next_change, note, stand
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.failure import AskedBecause, CodeError, Failure, PendingCall, Question
+from chargehand.engine.failure import AskedBecause, CodeError, EarlierCall, Failure, PendingCall, Question
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import digest
 from chargehand.engine.policy import Breaking, Instant
+from chargehand.engine.state import Step, call_digest
 from chargehand.engine.value import DEPTH, decode_value, encode_or_text, encode_value
 from chargehand.errors import NotJson
 from chargehand.models.artifacts import Artifact, Passages
 from chargehand.models.call_errors import shorten_words
 from chargehand.models.messages import Message, ToolCall, wrap
-from chargehand.runtime.executor import Claim, Done, StepContext, WorkFailed
+from chargehand.runtime.executor import Claim, Done, EffectUnknown, StepContext, WorkFailed
 from chargehand.text.words import did_you_mean
 from chargehand.tools.calling import capped
 from chargehand.tools.rules import NOT_SEEN, Called, Repetition, may_exit, needs_approval, objection
-from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed
+from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed, UnknownOutcome
 
 # --- breakers: a tool out of order is not called for a while
 
@@ -216,6 +217,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
     """What stable tools returned, by name and arguments."""
     _acted: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     """How often an effect was had, by tool and arguments."""
+    _matched: set[str] = field(default_factory=set[str])
+    """Earlier calls, by `call_digest`, that were answered with their result or that a person allowed to repeat."""
 
     async def make(self, calls: tuple[ToolCall, ...], step: int) -> bool:
         """Make these calls side by side and show the model what they returned, in the order it asked.
@@ -228,10 +231,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         if len(to_make) == 1:  # most steps make one call, which needs no task of its own
             number, call, tool = to_make[0]
             results[number] = await self._step(call, tool)
-        else:
-            async with BareTaskGroup() as group:
-                jobs = {number: group.create_task(self._step(call, tool)) for number, call, tool in to_make}
-            results = {number: job.result() for number, job in jobs.items()}
+        elif to_make:
+            results = await self._make_all(to_make)
         is_new = False
         for number, plan in enumerate(plans):
             source = number if plan.same_as < 0 else plan.same_as
@@ -241,6 +242,23 @@ class ToolCalls(Struct, eq=False, kw_only=True):
                 continue
             is_new = self._show(plan, returned, step) or is_new
         return is_new
+
+    async def _make_all(self, calls: Sequence[tuple[int, ToolCall, Tool]]) -> dict[int, Returned]:
+        """Make calls side by side. One that fails for good lets the others finish: they may change something."""
+        failed: list[WorkFailed] = []
+
+        async def make(call: ToolCall, tool: Tool) -> Returned:
+            try:
+                return await self._step(call, tool)
+            except WorkFailed as error:
+                failed.append(error)
+                return Returned()
+
+        async with BareTaskGroup() as group:
+            jobs = {number: group.create_task(make(call, tool)) for number, call, tool in calls}
+        if failed:
+            raise failed[0]
+        return {number: job.result() for number, job in jobs.items()}
 
     def _plan_all(self, calls: tuple[ToolCall, ...], step: int) -> list[_PlannedCall]:
         """What becomes of each call of a step. One that is made counts for those after it.
@@ -291,6 +309,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
 
     def _approval_reason(self, call: ToolCall, tool: Tool) -> AskedBecause | None:
         """Why a person is asked before this call; None: no approval is needed."""
+        if tool.effect == "effect" and not tool.poll and self._repeats(call) is not None:
+            return "repeated"
         if self._always_asks(tool):
             return "declared"
         if tool.effect != "effect":
@@ -299,14 +319,48 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             return "repeated"
         if not self.tainted or not self.brief.ask_if_tainted:
             return None
-        # an effect that an earlier attempt had is not had again, so it needs no approval
+        # a call that is answered with the result of an earlier attempt changes nothing
         return None if digest(*_identity(call)) in (self.brief.effects or {}) else "tainted"
+
+    def _repeats(self, call: ToolCall) -> EarlierCall | None:
+        """Return the earlier call that this one may repeat: an equal one, or one of the same tool in this task.
+
+        An equal call of an earlier attempt is answered with its result, and a call that this attempt has recorded is
+        not made again: neither repeats anything.
+        """
+        brief = self.brief
+        if not brief.earlier and not brief.acted:
+            return None
+        which = digest(*_identity(call))
+        if which in (brief.effects or {}) or which in self._recorded:
+            self._matched.add(which)
+            return None
+        others: list[EarlierCall] = []
+        for earlier in brief.earlier:
+            if earlier.tool != call.name:
+                continue
+            made = call_digest(earlier.tool, earlier.arguments)
+            if made == which and made not in self._matched:
+                return earlier
+            if made not in self._matched:
+                others.append(earlier)
+        if others:
+            return others[0]
+        round_, elsewhere = brief.acted.get(which, (brief.round, None))
+        return elsewhere if round_ < brief.round and which not in self._matched else None
+
+    @property
+    def _recorded(self) -> set[str]:
+        """The requests of the steps that this attempt goes on from."""
+        return {step.request for step in (self.brief.steps or {}).values() if step.effect == "effect"}
 
     def _with_approval(self, call: ToolCall, tool: Tool, reason: AskedBecause, number: int) -> _PlannedCall:
         """A call that needs approval. Approval is for one call: the same a second time is asked for again."""
         which = _identity(call)
-        times = max(self._allowed.get(which, 0), self._acted.get(which, 0)) + 1
+        failed = (self.brief.failed_calls or {}).get(digest(*which), 0)
+        times = max(self._allowed.get(which, failed), self._acted.get(which, 0)) + 1
         key = digest(*which, str(times))
+        earlier = self._repeats(call) if tool.effect == "effect" else None
         answers = self.brief.answers or {}
         if key in answers:
             if refusal := answers[key]:
@@ -315,6 +369,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
                 self.heard.append(problem)
                 return _PlannedCall(call, tool, problem)
             self._allowed[which] = times
+            if earlier is not None:
+                self._allow_repeat(call, earlier)
             if not tool.asks:
                 return _PlannedCall(call, tool)
             reply = decode_value((self.brief.replies or {})[key])
@@ -333,8 +389,17 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             arguments=arguments,
             because=reason,
             key=key,
+            earlier=earlier,
         )
         return _PlannedCall(call, tool, pending=pending)
+
+    def _allow_repeat(self, call: ToolCall, earlier: EarlierCall) -> None:
+        """Note that a person allowed a call that may repeat an earlier one: that one is not asked about again."""
+        self._matched.add(call_digest(earlier.tool, earlier.arguments))
+        which = _identity(call)
+        is_equal = call_digest(earlier.tool, earlier.arguments) == digest(*which)
+        if is_equal and earlier.happened and earlier.task == self.brief.work.task:
+            self._acted[which] = max(self._acted.get(which, 0), 1)  # the key of the first call is used up
 
     def _ask_person(self, pending: Sequence[PendingCall]) -> None:
         """End the attempt with a question about the first of these calls; the others are asked about with it.
@@ -356,6 +421,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             key=first.key,
             call=first.call,
             also=tuple(pending[1:]),
+            earlier=first.earlier,
         )
         raise WorkFailed(Failure("approval", first.text, question=question), NOTHING)
 
@@ -390,6 +456,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             request = _normalized(call.arguments)
         if tool.effect == "effect" and (times := self._acted.get((call.name, request), 0)):
             request = f"{request} (time number {times + 1})"
+        arguments = "" if tool.effect == "read" else _as_object(call.arguments)
         amount = tool.holds(call.arguments)
         reserve = Claim(amount) if tool.share and amount != NOTHING else amount
         return self.context.step(
@@ -400,6 +467,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             reserve=reserve,
             shape=Returned,
             tool_call=call.id,
+            arguments=arguments,
+            look=tool.happened is not None,
         )
 
     def _caller(self, key: str) -> Caller:
@@ -578,12 +647,47 @@ def _identity(call: ToolCall) -> tuple[str, str]:
     return call.name, _normalized(call.arguments)
 
 
+def _as_object(arguments: str) -> str:
+    """Return arguments as one JSON object; empty where they are none, so that the call is not made."""
+    normalized = _normalized(arguments)
+    try:
+        msgspec.json.decode(normalized, type=dict[str, object])
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+    return normalized
+
+
 def _normalized(arguments: str) -> str:
     """Arguments without regard to white space and the order of keys."""
     try:
         return bytes(encode_value(msgspec.json.decode(arguments or "{}"))).decode()
     except (msgspec.DecodeError, NotJson, RecursionError):
         return arguments
+
+
+# --- after a crash: whether a call happened
+
+
+async def look_up_call(ready: ReadyWorker | None, step: Step) -> Done | None:
+    """Ask the tool of an open effect whether the call happened.
+
+    Returns:
+        The result, or None: it did not happen.
+
+    Raises:
+        EffectUnknown: the tool cannot tell, or is not there any more.
+        WorkFailed: the look-up itself failed.
+    """
+    tool = None if ready is None else ready.tools.get(step.name)
+    if tool is None or tool.happened is None:
+        raise EffectUnknown
+    try:
+        value = await tool.look_up(step.decoded_arguments, step.key)
+    except ToolFailed as error:
+        raise WorkFailed(Failure("network", f"{tool.name}: {_printable(str(error))}"), NOTHING) from error
+    if isinstance(value, UnknownOutcome):
+        raise EffectUnknown
+    return None if value is None else Done(_returned(tool, value), NOTHING)
 
 
 # --- one call of a tool; whether the rules allow it was decided before

@@ -12,7 +12,7 @@ from chargehand.cli.format import ROOM, counted, describe_failure, describe_resu
 from chargehand.engine import events as ev
 from chargehand.engine.facts import BreakerChanged, ToolsWithheld
 from chargehand.engine.failure import CodeError
-from chargehand.engine.value import decode_value
+from chargehand.engine.value import decode_value, encode_value
 from chargehand.runtime.trace import Tracer
 
 SUPERVISOR = "supervisor"
@@ -131,7 +131,7 @@ def _describe_exchange(_tracer: Tracer, event: ev.Event) -> _Description | None:
         case ev.InputRequested(what=what, task=task):
             return _ASKS.get(what, f"waiting for plan approval{' of a team:' if task else ''}"), "warn"
         case ev.InputAnswered(verdict="answer", result=result):
-            return f"answered: {describe_result(result)}", "warn"
+            return f"answered: {describe_result(encode_value(result))}", "warn"
         case ev.InputAnswered(verdict=verdict, feedback=feedback, also=also):
             others = "".join(f"; call {call.call}: {call.verdict}{_because(call.feedback)}" for call in also)
             return f"answered: {verdict}{_because(feedback)}{others}", "warn"
@@ -216,15 +216,19 @@ def _describe_attempt(tracer: Tracer, event: ev.Event) -> _Description | None:
             return "stops until it is approved", "warn"
         case ev.AttemptFailed(failure=failure) | ev.AttemptAbandoned(failure=failure):
             return f"failed {describe_failure(failure)}", "bad"
-        case ev.RetryScheduled(worker=worker, after=after):
+        case ev.RetryScheduled(worker=worker, after=after, keep=keep):
             wait = max(0.0, after - tracer.state.at)
-            return f"falls back to {worker}" if worker else f"retry in {wait:.2g} s", "warn"
+            going_on = ", from the finished steps" if keep else ""
+            return f"falls back to {worker}" if worker else f"retry in {wait:.2g} s{going_on}", "warn"
         case ev.StepStarted():
             return _describe_step(tracer, event), "dim"
         case ev.StepFinished():
             return _describe_returned(tracer, event)
         case ev.StepFailed(step=step):
             return f"step {step} failed", "dim"
+        case ev.StepLookedUp(step=step, outcome=outcome):
+            found = "it did not happen" if outcome == "absent" else "the tool cannot tell"
+            return f"step {step} looked up: {found}", "warn"
         case _:
             return None
 

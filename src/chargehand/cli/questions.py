@@ -12,7 +12,6 @@ from msgspec import Struct, structs
 from chargehand.cli.console import Console, clean, format_json
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Question
-from chargehand.engine.value import encode_value
 from chargehand.errors import Refused
 from chargehand.runtime.nested import doubtful_calls
 from chargehand.runtime.runner import Runner
@@ -142,7 +141,7 @@ class QuestionPrompt:
             console.line(line)
         if request.what == "question":
             words = await self._read("Your answer?  [Enter: decide later] ")
-            return ev.InputAnswered(request.number, "answer", result=encode_value(words)) if words else None
+            return ev.InputAnswered(request.number, "answer", result=words) if words else None
         prompt = _PROMPTS[request.what]
         while True:
             reply = await self._read(f"{prompt.text}  [{prompt.hint}, Enter: decide later] ")
@@ -156,7 +155,7 @@ class QuestionPrompt:
                 return ev.InputAnswered(request.number, verdict, await self._read("Why not? ") or "")
             if verdict == "done":
                 result = await self._read("What came of it, for the answer? ") or "It was done, says a person."
-                return ev.InputAnswered(request.number, verdict, result=encode_value(result))
+                return ev.InputAnswered(request.number, verdict, result=result)
             return ev.InputAnswered(request.number, verdict)
 
     async def _read(self, prompt: str) -> str | None:

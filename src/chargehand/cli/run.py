@@ -41,13 +41,12 @@ from chargehand.engine import events as ev
 from chargehand.engine.fold import replay as fold_entries
 from chargehand.engine.plan import Plan, TaskId, in_order, needs
 from chargehand.engine.state import RunState
-from chargehand.engine.value import encode_value
 from chargehand.engine.view import offers
 from chargehand.errors import Invalid, PlanInvalid, Refused
 from chargehand.journal.protocol import Journal, check_name
 from chargehand.journal.store import read_row, read_run
 from chargehand.runtime.files import keep_files, with_material
-from chargehand.runtime.runner import Outcome, Runner, checked
+from chargehand.runtime.runner import Outcome, Runner, checked, offer_results
 from chargehand.team import Team
 
 # --- run
@@ -198,11 +197,11 @@ def _read_reply(options: Namespace) -> ev.InputAnswered | None:
     if options.reject is not None:
         return ev.InputAnswered(0, "reject", options.reject)
     if options.answer is not None:
-        return ev.InputAnswered(0, "answer", result=encode_value(options.answer))
+        return ev.InputAnswered(0, "answer", result=options.answer)
     if options.plan is not None:
         return ev.InputAnswered(0, "edit", plan=read_plan(options.plan))
     if options.effect is not None:
-        return ev.InputAnswered(0, options.effect, result=encode_value(read_value("--result", options.result.encode())))
+        return ev.InputAnswered(0, options.effect, result=read_value("--result", options.result.encode()))
     return None
 
 
@@ -259,9 +258,10 @@ def replay(options: Namespace) -> int:
     deadline = now + max(1.0, remaining)
     request = structs.replace(state.requested, plan=planned(state), deadline=deadline, seed=secrets.randbits(32))
     request = checked(request, now)
-    offered = ev.ResultsOffered(options.name, tuple(reused), tuple(state.unserved))
 
-    async def act(runner: Runner, _journal: Journal, session: RunSession) -> Outcome:
+    async def act(runner: Runner, journal: Journal, session: RunSession) -> Outcome:
+        entries = await journal.read(options.name)
+        offered = await offer_results(journal, options.name, entries, reused, unserved=tuple(state.unserved))
         return await runner.start(name, request, also=[offered], wait_for_input=session.asks)
 
     again = ("replay", options.name, "--from", options.source, *executor.words)

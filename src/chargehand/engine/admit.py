@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from msgspec import structs
+from msgspec import Raw, structs
 
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING
@@ -79,6 +79,13 @@ def _step_end(state: RunState, report: ev.StepFinished | ev.StepFailed) -> ev.Ev
     if step is None or step.result is not None:
         raise Refused(f"step {report.step} of {report.task!r} is not open")
     return _sane(report)
+
+
+def _look_up(state: RunState, report: ev.StepLookedUp) -> ev.Event:
+    step = (_running(state, report.task, report.attempt).steps or {}).get(report.step)
+    if step is None or not step.is_open_effect:
+        raise Refused(f"step {report.step} of {report.task!r} is no effect in doubt")
+    return report
 
 
 # --- the duties of the supervisor
@@ -188,30 +195,56 @@ VERDICTS: dict[str, tuple[str, ...]] = {
 
 
 def _reply(state: RunState, report: ev.InputAnswered) -> ev.Event:
+    report = _with_plain_results(report)
     question = state.input
     if question is None or question.number != report.number:
         raise Refused(f"question {report.number} is not being asked")
-    verdicts = VERDICTS[question.what]
+    verdicts: tuple[str, ...] = VERDICTS[question.what]
     if question.what == "plan" and not question.task:  # the plan of a nested run cannot be edited from here
         verdicts = (*verdicts, "edit")
     if report.verdict not in verdicts:
         raise Refused(f"{report.verdict!r} does not answer this question; say one of {', '.join(verdicts)}")
     if report.verdict == "answer" and question.question is not None:
         _check_option(question.question, report)
-    _check_calls(question, report.also)
+    _check_calls(question, report)
     return _edited_plan(state, report) if report.verdict == "edit" else report
+
+
+def _with_plain_results(report: ev.InputAnswered) -> ev.InputAnswered:
+    """Return an answer whose results are plain data, also where they were given as JSON."""
+    results = (report.result, *(verdict.result for verdict in report.also))
+    if not any(isinstance(result, Raw) for result in results):
+        return report
+    also = tuple(structs.replace(verdict, result=_plain(verdict.result)) for verdict in report.also)
+    return structs.replace(report, result=_plain(report.result), also=also)
+
+
+def _plain(result: object) -> object:
+    return decode_value(result) if isinstance(result, Raw) else result
 
 
 def _check_option(question: ev.Question, report: ev.InputAnswered) -> None:
     options = question.options
-    if options and not question.free_text and decode_value(report.result) not in options:
+    if options and not question.free_text and report.result not in options:
         raise Refused(f"the answer must be one of {', '.join(map(repr, options))}")
 
 
-def _check_calls(question: ev.InputRequested, verdicts: tuple[ev.CallVerdict, ...]) -> None:
-    """Refused for a verdict on a call that is not asked about, and for two on the same one."""
-    waiting = [] if question.question is None else [pending.call for pending in question.question.also]
-    for verdict in verdicts:
+def _check_calls(question: ev.InputRequested, report: ev.InputAnswered) -> None:
+    """Check the verdicts on the calls of a question.
+
+    Raises:
+        Refused: for a call that is not asked about, two verdicts on one call, a verdict of another kind of question,
+            and a call that is said to be done without its result.
+    """
+    waiting = [pending.call for pending in question.calls[1:]]
+    if report.verdict == "done" and report.result is None and question.question is not None:
+        raise Refused(f"say what {question.calls[0].text} returned, in plain data; as a word: 'done: receipt 7'")
+    for verdict in report.also:
+        if verdict.verdict not in VERDICTS[question.what]:
+            words = ", ".join(VERDICTS[question.what])
+            raise Refused(f"{verdict.verdict!r} does not answer call {verdict.call}; say one of {words}")
+        if verdict.verdict == "done" and verdict.result is None:
+            raise Refused(f"say what call {verdict.call} returned, in plain data; as a word: 'done: receipt 7'")
         if verdict.call not in waiting:
             numbers = ", ".join(map(str, waiting)) or "none"
             raise Refused(
@@ -235,6 +268,7 @@ _ADMISSIONS: dict[type, Callable[[RunState, Any], ev.Event]] = {
     ev.StepStarted: _step_start,
     ev.StepFinished: _step_end,
     ev.StepFailed: _step_end,
+    ev.StepLookedUp: _look_up,
     ev.AttemptSucceeded: _outcome,
     ev.AttemptFailed: _outcome,
     ev.TasksAdded: _proposal,

@@ -10,7 +10,14 @@ from typing import TypeAlias
 from chargehand.engine import breaker as breakers
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, CapReached
-from chargehand.engine.failure import OpenStep, effect_in_doubt
+from chargehand.engine.failure import (
+    LINE_FAILURES,
+    OpenStep,
+    PendingCall,
+    Question,
+    describe_call,
+    effect_in_doubt,
+)
 from chargehand.engine.plan import NO_TASK, Task, TaskId
 from chargehand.engine.policy import Instant, Seconds, backoff
 from chargehand.engine.roster import Agent, best_fit, breaker_name
@@ -22,6 +29,7 @@ from chargehand.engine.view import (
     gaps,
     key_of,
     missing_gaps,
+    refused_gaps,
     time_cap,
     untraced_gaps,
     unwritten_gap,
@@ -43,7 +51,8 @@ def decide(state: RunState, now: Instant) -> list[ev.Event]:
     if state.cancel is not None or state.time_up:
         return _timed_out(state, now) or _supervise(state, now)
     last = work_until(state)
-    if now >= last:
+    is_late = now >= last
+    if is_late and state.input is None:  # the clock of a run stands still while a person is asked
         return [ev.TimeRanOut()]
     events = _timed_out(state, now)
     if events:
@@ -52,7 +61,7 @@ def decide(state: RunState, now: Instant) -> list[ev.Event]:
         events = _consequences(state, now)
         if events:
             return events
-    if state.ready_queues and state.approved and not state.paused:
+    if state.ready_queues and state.approved and not state.paused and not is_late:
         events = _starts(state, now, last)
         if events:
             return events
@@ -136,9 +145,11 @@ def _after_failure(state: RunState, progress: Progress, now: Instant) -> ev.Even
     policy = state.requested.policy
     task = progress.task.id
     assert failure is not None, "only failed tasks are judged"
-    if failure.kind == "approval" or (failure.kind == "uncertain" and policy.uncertain == "ask"):
+    if failure.kind == "approval":
         return _question_about(state, progress, failure) if state.input is None else None
-    if failure.kind in ("uncertain", "budget", "deadline", "stopped"):
+    if failure.kind == "uncertain":
+        return _after_doubt(state, progress, failure, now)
+    if failure.kind in ("budget", "deadline", "stopped"):
         return ev.TaskFailed(task, failure)
     wait = _wait_after(state, progress, failure)
     allowed = policy.retry.fallback_attempts if progress.tried else policy.retry.attempts
@@ -147,8 +158,53 @@ def _after_failure(state: RunState, progress: Progress, now: Instant) -> ev.Even
         other = _next_worker(state, progress)
         return ev.RetryScheduled(task, now, other) if other else ev.TaskFailed(task, failure)
     if failure.kind != "logic":
-        return ev.RetryScheduled(task, now + wait)
+        return ev.RetryScheduled(task, now + wait, keep=failure.kind in LINE_FAILURES)
     return _refinement(state, progress, now) or ev.RetryScheduled(task, now)
+
+
+def _after_doubt(state: RunState, progress: Progress, failure: ev.Failure, now: Instant) -> ev.Event | None:
+    """Return how a task goes on whose effect is in doubt: its tool looks it up, a person is asked, or it fails."""
+    if progress.can_look_up():
+        return ev.RetryScheduled(progress.task.id, now + _wait_after(state, progress, failure), keep=True)
+    if state.requested.policy.uncertain == "fail" or not progress.in_doubt():
+        return ev.TaskFailed(progress.task.id, failure)
+    return _question_about_doubts(state, failure) if state.input is None else None
+
+
+def _question_about_doubts(state: RunState, failure: ev.Failure) -> ev.InputRequested:
+    """Ask about every effect in doubt that no tool can look up, of all tasks that wait for it."""
+    pending: list[PendingCall] = []
+    for task in state.failed_pending:
+        progress = state.tasks[task]
+        if progress.failure is None or progress.failure.kind != "uncertain" or progress.can_look_up():
+            continue
+        for number, step in progress.open_effects():
+            arguments = step.decoded_arguments
+            pending.append(
+                PendingCall(
+                    call=len(pending) + 1,
+                    text=describe_call(step.name, arguments),
+                    tool=step.name,
+                    arguments=arguments,
+                    key=step.key,
+                    task=task,
+                    attempt=progress.attempt,
+                    step=number,
+                )
+            )
+    first = pending[0]
+    question = Question(
+        what="effect",
+        tool=first.tool,
+        arguments=first.arguments,
+        workers=(state.tasks[first.task].worker,),
+        call=first.call,
+        also=tuple(pending[1:]),
+        key=first.key,
+        attempt=first.attempt,
+        step=first.step,
+    )
+    return ev.InputRequested(state.asked + 1, "effect", first.task, text=failure.message, question=question)
 
 
 def _wait_after(state: RunState, progress: Progress, failure: ev.Failure) -> Seconds:
@@ -173,13 +229,11 @@ def _next_worker(state: RunState, progress: Progress) -> str:
 
 
 def _question_about(state: RunState, progress: Progress, failure: ev.Failure) -> ev.InputRequested:
-    number = state.asked + 1
-    task = progress.task.id
-    if failure.kind != "approval":
-        return ev.InputRequested(number, "effect", task, text=failure.message)
     question = failure.question
     what = "tool" if question is None else question.what
-    return ev.InputRequested(number=number, what=what, task=task, text=failure.message, question=question)
+    return ev.InputRequested(
+        number=state.asked + 1, what=what, task=progress.task.id, text=failure.message, question=question
+    )
 
 
 def _refinement(state: RunState, progress: Progress, now: Instant) -> ev.Event | None:
@@ -300,6 +354,8 @@ def _abandoned(state: RunState, progress: Progress) -> ev.Event | None:
         return None
     message = f"the process died {progress.crashes} times during this attempt"
     failure = ev.Failure("resource", message, permanent=True)
+    if progress.in_doubt():
+        failure = effect_in_doubt(failure)
     return ev.AttemptAbandoned(progress.task.id, progress.attempt, failure)
 
 
@@ -540,7 +596,7 @@ def _finish(state: RunState, now: Instant) -> ev.Event | None:
 
 def _ending(state: RunState, *, done: bool, unaffordable: CapReached | None) -> ev.RunEnded:
     """The end; `unaffordable` is the cap that an answer which is wanted does not fit under."""
-    missing = (*gaps(state), *untraced_gaps(state), *cut_gaps(state))
+    missing = (*gaps(state), *refused_gaps(state), *untraced_gaps(state), *cut_gaps(state))
     inside = missing_gaps(state)
     if done and state.combine != "none" and state.answer is None:
         missing = (*missing, unwritten_gap(state, unaffordable))
@@ -554,6 +610,8 @@ def _ending(state: RunState, *, done: bool, unaffordable: CapReached | None) -> 
         cap = unaffordable or state.cap_reached
     if state.time_up and not state.approved and not done:
         return ev.RunEnded("needs_input", "no_input", missing)
+    if not done and cause is None:
+        cause, cap = _cause_of_failure(state)
     if not done:
         return ev.RunEnded("failed", cause or ("no_results" if state.tasks else "no_plan"), missing, cap)
     missing = (*missing, *(gap for gap in inside if gap not in missing))
@@ -563,6 +621,17 @@ def _ending(state: RunState, *, done: bool, unaffordable: CapReached | None) -> 
         return ev.RunEnded("partial", cause or "gaps", missing, cap)
     overspent = state.ledger.cap_overspent()
     return ev.RunEnded("complete", "done" if overspent is None else "overspent", cap=overspent)
+
+
+def _cause_of_failure(state: RunState) -> tuple[ev.EndReason | None, CapReached | None]:
+    """Return the reason that ended the nested runs of failed tasks early, and the cap; None: another reason."""
+    failures = [progress.failure for progress in state.tasks.values() if progress.failure is not None]
+    reasons: tuple[ev.EndReason, ...] = ("deadline", "budget")
+    for reason in reasons:
+        for failure in failures:
+            if failure.ended == reason:
+                return reason, failure.cap
+    return None, None
 
 
 def _cause_inside(inside: tuple[ev.Gap, ...]) -> tuple[ev.EndReason, CapReached | None]:

@@ -10,7 +10,17 @@ from msgspec import Raw, Struct, structs
 
 from chargehand.engine.budget import Amount, Budget, CapReached
 from chargehand.engine.facts import AnswerAudit, NotedFact, Tracing
-from chargehand.engine.failure import Asked, Failure, Gap, Missing, PendingCall, Question, StepKind
+from chargehand.engine.failure import (
+    Asked,
+    EarlierCall,
+    Failure,
+    Gap,
+    Missing,
+    PendingCall,
+    Question,
+    StepKind,
+    describe_call,
+)
 from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Plan, Task, TaskId
 from chargehand.engine.policy import Instant, Policy, Seconds
 from chargehand.engine.roster import Roster
@@ -84,6 +94,29 @@ class Material(Struct, frozen=True, omit_defaults=True):
     """The file it is; of one with text that text is the value. `null`: it is no file."""
 
 
+class RecordedStep(Struct, frozen=True, omit_defaults=True):
+    """A finished step of an earlier attempt, for one that goes on from it in a run of its own."""
+
+    name: str
+    """The name of the step."""
+    request: str
+    """A hash of what was asked."""
+    result: Raw
+    """What it came to."""
+    kind: StepKind = "tool"
+    """What the step did."""
+    effect: Effect = "read"
+    """What the call did to the world."""
+    good: bool = True
+    """`false`: the call failed."""
+    arguments: Raw = NULL
+    """The arguments of a call that may change something; `null`: it only read."""
+    at: Instant = 0.0
+    """When it was begun, in seconds since 1970."""
+    calls: tuple[EarlierCall, ...] = ()
+    """The effects of the run that the step started; empty: it started none, or none had an effect."""
+
+
 class EarlierAttempts(Struct, frozen=True, omit_defaults=True):
     """What earlier attempts at a task left for one that is made in a run of its own."""
 
@@ -99,6 +132,12 @@ class EarlierAttempts(Struct, frozen=True, omit_defaults=True):
     """What a person answered to questions of the worker, by question."""
     refused: tuple[str, ...] = ()
     """Results that a check did not accept, each as a hash."""
+    calls: tuple[EarlierCall, ...] = ()
+    """Calls that earlier attempts, or an earlier run, made for the task and that changed something."""
+    failed_calls: dict[str, int] = {}
+    """How often a call failed, by a hash of tool and arguments: an approval of it is used up."""
+    steps: dict[int, RecordedStep] = {}
+    """Finished steps that the attempt goes on from, by number; empty: it begins anew."""
     began: Instant = 0.0
     """When the run around it began, in seconds since 1970: the day it is for all who work for it."""
     planned: bool = False
@@ -227,6 +266,12 @@ class RunRequested(_Fact, frozen=True, tag="run.requested"):
     """The queue whose processes drive it; empty: that of its team, or the process of the run it is inside of."""
     answer_format: AnswerFormat | None = None
     """What the caller takes as an answer; `null`: text."""
+    origin: str = ""
+    """What idempotency keys of a nested run begin with: the same for an equal step of another attempt; empty: its
+    name.
+    """
+    acted: tuple[EarlierCall, ...] = ()
+    """Calls of earlier runs that changed something, for a nested run that does their work again."""
     earlier: EarlierAttempts | None = None
     """Of the attempt of a worker in another process: what its task has seen in the run that waits for it."""
 
@@ -240,6 +285,14 @@ class ResultsOffered(_Fact, frozen=True, tag="run.offered"):
     """Its finished results, each under a key."""
     unserved: tuple[str, ...] = ()
     """What its plan left out of the same request, in words."""
+    calls: tuple[EarlierCall, ...] = ()
+    """Calls of the other run that changed something, or may have: none of them is repeated unasked."""
+    replies: dict[TaskId, dict[str, Raw]] = {}
+    """What a person answered to questions in words, by task and question; the task `""` is the planner."""
+    origin: str = ""
+    """What idempotency keys begin with, so that an equal call has the key it had in the other run; empty: the name of
+    this run.
+    """
 
 
 class RunResumed(_Fact, frozen=True, tag="run.resumed"):
@@ -333,7 +386,7 @@ class InputRequested(_Fact, frozen=True, tag="input.requested"):
         task = question.task or self.task
         first = PendingCall(
             call=question.call or 1,
-            text=self.text,
+            text=describe_call(question.tool, question.arguments) if self.what == "effect" else self.text,
             tool=question.tool,
             arguments=question.arguments,
             because=question.because,
@@ -363,7 +416,7 @@ class InputAnswered(Commanded, frozen=True, tag="input.answered"):
     """What the person said.
 
     Plans: approve, edit (with a plan), reject. Calls: approve, reject. Effects: done (with result), again, fail.
-    Questions in words: answer (with result), reject. Calls of the same reply that have no answer are asked about next.
+    Questions in words: answer (with result), reject. Calls of the question without a verdict are asked about next.
     """
 
     number: int
@@ -374,10 +427,10 @@ class InputAnswered(Commanded, frozen=True, tag="input.answered"):
     """Why it is rejected; the planner or the worker reads it."""
     plan: Plan | None = None
     """The plan in its place, with `edit`."""
-    result: Raw = NULL
-    """What the effect came to, with `done`; the answer to a question, with `answer`."""
+    result: object = None
+    """Plain data: what the call returned, with `done`; the answer to a question, with `answer`."""
     also: tuple[CallVerdict, ...] = ()
-    """Verdicts on other calls of the same reply, those that the question names under `also`."""
+    """Verdicts on the other calls of the question."""
     by: str = ""
     """Who decided: over HTTP the name of the token, or its id; empty: it is not known."""
 
@@ -501,6 +554,24 @@ class StepFinished(_Fact, frozen=True, tag="step.finished"):
     """`false`: the call failed, and may be made again in a later attempt even if it acts."""
     used: Amount | None = None
     """What it cost; `null`: as much as was reserved."""
+    calls: tuple[EarlierCall, ...] = ()
+    """The effects of the run that the step started; empty: it started none, or none had an effect."""
+
+
+class StepLookedUp(_Fact, frozen=True, tag="step.looked_up"):
+    """A tool looked up an open effect of its own: it did not happen, or the tool cannot tell.
+
+    An effect that happened is a finished step (`step.finished`).
+    """
+
+    task: TaskId
+    """The task's id."""
+    attempt: int
+    """Which attempt of the task: 1, 2, 3 …"""
+    step: int
+    """Which step of the attempt."""
+    outcome: Literal["absent", "unknown"]
+    """`absent`: it did not happen, and is made again; `unknown`: a person must say."""
 
 
 class StepFailed(_Fact, frozen=True, tag="step.failed"):
@@ -572,6 +643,8 @@ class RetryScheduled(_Fact, frozen=True, tag="task.retry_scheduled"):
     """Not before this, in seconds since 1970."""
     worker: str = ""
     """Who takes over; empty: the same as before."""
+    keep: bool = False
+    """`true`: the next attempt goes on from the finished steps of this one; `false`: it begins anew."""
 
 
 class BackoffEnded(_Fact, frozen=True, tag="task.backoff_ended"):
@@ -818,6 +891,7 @@ Event: TypeAlias = (
     | AttemptStarted
     | StepStarted
     | StepFinished
+    | StepLookedUp
     | StepFailed
     | AttemptSucceeded
     | AttemptFailed

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from chargehand.engine.budget import CapReached
@@ -27,6 +28,8 @@ StepKind = Literal["tool", "model", "memory", "remember", "summary", "check", "s
 behind a summary, checks the result, has a team do the task, makes the worker, or has the worker make the attempt in
 another process.
 """
+LINE_FAILURES: frozenset[FailureKind] = frozenset(("network", "timeout", "resource"))
+"""Kinds of failure that do not put the work in question: a retry goes on from the finished steps."""
 STARTS_RUN: frozenset[StepKind] = frozenset(("subteam", "worker"))
 """The kinds of steps that do all of an attempt in a run of its own."""
 RefusalCause = Literal["key", "access", "model", "credit", "address", "request"]
@@ -148,8 +151,13 @@ class EarlierCall(Struct, frozen=True, omit_defaults=True, gc=False):
     """The task that made it, in that run."""
 
 
+def describe_call(tool: str, arguments: object) -> str:
+    """Return a call in one line: `pay({"id":"A"})`."""
+    return f"{tool}({msgspec.json.encode(arguments).decode()})"
+
+
 class PendingCall(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Another call that the same question asks about."""
+    """A call that a question asks about."""
 
     call: int
     """Its number in the question, which an answer names: the place among the calls of the reply, or of effects in
@@ -172,18 +180,14 @@ class PendingCall(Struct, frozen=True, omit_defaults=True, gc=False):
     step: int = 0
     """Of an effect in doubt: the step that began it."""
     earlier: EarlierCall | None = None
-    """The call that this one would repeat (`repeated`); `null`: none."""
+    """The call that this one may repeat; `null`: none, or one of the same attempt."""
 
 
 class Question(Struct, frozen=True, omit_defaults=True, gc=False):
     """What a person is asked about, in fields: a call, whole, and who wants it.
 
-    `because`: the call needs leave by declaration (of the tool, or by a rule), is an effect that was had already with
-    the same arguments, or is an effect and the worker has seen text from outside. `workers` want it: where a team works
-    for another, the worker that is the team, and so on inwards. `run` is the run inside this one that asks, and `task`
-    its task there (empty: this run asks itself). `number` is that of the question in the run directly below. `plan` are
-    the tasks of a team inside that are to be approved, one in each line. `call` is the place of the call among those of
-    the model's reply, from 1, and `also` are the other calls of that reply that need leave.
+    A question about effects in doubt lists all of that moment, also of several tasks: the first in the fields, the
+    others in `also`.
     """
 
     what: Asked = "tool"
@@ -193,7 +197,7 @@ class Question(Struct, frozen=True, omit_defaults=True, gc=False):
     arguments: dict[str, object] = {}
     """Its arguments, whole."""
     because: AskedBecause = "declared"
-    """`declared`: the tool or a rule says so; `repeated`: this attempt had the same effect already; `tainted`: an
+    """`declared`: the tool or a rule says so; `repeated`: the call may repeat an earlier one (`earlier`); `tainted`: an
     effect, and the worker has seen text from outside.
     """
     workers: tuple[str, ...] = ()
@@ -207,9 +211,11 @@ class Question(Struct, frozen=True, omit_defaults=True, gc=False):
     plan: tuple[str, ...] = ()
     """The tasks of a team inside that are to be approved, a line each."""
     call: int = 0
-    """The place of the call among those of the model's reply, from 1."""
+    """The number of the call, which an answer names: its place among the calls of the reply, or of effects in doubt its
+    place in the question; from 1.
+    """
     also: tuple[PendingCall, ...] = ()
-    """The other calls of that reply that need leave; a person may decide on them, too."""
+    """The other calls that the question asks about."""
     key: str = ""
     """What a person says of it is kept under this: the attempt finds it there when it goes on. Of an effect in doubt:
     the call's idempotency key, under which it can be looked up outside.
@@ -219,7 +225,7 @@ class Question(Struct, frozen=True, omit_defaults=True, gc=False):
     step: int = 0
     """Of an effect in doubt: the step that began it."""
     earlier: EarlierCall | None = None
-    """The call that this one would repeat (`repeated`); `null`: none."""
+    """The call that this one may repeat; `null`: none, or one of the same attempt."""
     options: tuple[str, ...] = ()
     """Of a question in words: the answers to choose from; none: any."""
     free_text: bool = False
@@ -255,6 +261,8 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     """The cap of the budget that did not cover it (kind `budget`); `null`: another reason, or it is not known."""
     cause: str = ""
     """What ended the attempt while its effect was open (kind `uncertain`); empty: it is not known."""
+    ended: Literal["", "deadline", "budget"] = ""
+    """Of a team that works for another: the reason its run ended early for; empty: another reason."""
 
 
 class Gap(Struct, frozen=True, omit_defaults=True, gc=False):

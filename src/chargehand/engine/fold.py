@@ -10,17 +10,19 @@ from chargehand.engine import breaker as breakers
 from chargehand.engine import events as ev
 from chargehand.engine.breaker import Breaker, forget_probe
 from chargehand.engine.budget import NOTHING, Amount, CapReached, Ledger
-from chargehand.engine.failure import EFFECT_IN_DOUBT, OUTAGES, StepKind
+from chargehand.engine.failure import EFFECT_IN_DOUBT, OUTAGES, STARTS_RUN, EarlierCall, PendingCall, StepKind
 from chargehand.engine.plan import NO_TASK, Plan, Task, TaskId, in_order, needs
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import USUAL_SECONDS, Agent, breaker_name
 from chargehand.engine.state import (
     Progress,
+    RefusedCall,
     RunState,
     Status,
     Step,
     SupervisorDuty,
     Work,
+    call_digest,
     candidates,
     dequeue,
     enqueue,
@@ -28,6 +30,9 @@ from chargehand.engine.state import (
     queue_key,
 )
 from chargehand.engine.value import encode_value
+
+_EARLIER_RUN = -1
+"""The round of calls that earlier runs made."""
 
 
 def begin(entry: ev.Entry) -> RunState:
@@ -42,6 +47,7 @@ def begin(entry: ev.Entry) -> RunState:
         seq=entry.seq,
         at=entry.at,
         began=entry.at,
+        origin=requested.origin,
     )
     if requested.plan is None:
         state.planning.next = "first"
@@ -49,12 +55,32 @@ def begin(entry: ev.Entry) -> RunState:
         _take_plan(state, requested.plan)
     if requested.earlier is not None:
         for progress in state.tasks.values():
-            _take_earlier(progress, requested.earlier)
+            _take_earlier(progress, requested.earlier, entry.at)
+    _note_earlier_calls(state, requested.acted)
     return state
 
 
-def _take_earlier(progress: Progress, earlier: ev.EarlierAttempts) -> None:
+def _take_earlier(progress: Progress, earlier: ev.EarlierAttempts, now: Instant) -> None:
     """Go on where attempts in the run around this one left a task."""
+    progress.earlier = earlier.calls
+    progress.failed_calls = earlier.failed_calls or None
+    if earlier.steps:
+        progress.keep = True
+        progress.steps = {
+            number: Step(
+                name=step.name,
+                effect=step.effect,
+                request=step.request,
+                reserved=NOTHING,
+                kind=step.kind,
+                result=step.result,
+                good=step.good,
+                arguments=None if bytes(step.arguments) == b"null" else step.arguments,
+                at=step.at or now,
+                calls=step.calls,
+            )
+            for number, step in earlier.steps.items()
+        }
     progress.attempt = earlier.count
     progress.failure = earlier.failure
     progress.effects = dict(earlier.effects)
@@ -118,6 +144,8 @@ def _supervision_started(state: RunState, event: ev.SupervisionStarted) -> None:
     duty.timer = event.until
     duty.reserved += reserve
     if event.duty == "plan" and event.why != "failed" and not again:
+        if event.why == "replan":
+            _note_all_calls(state)
         state.round += 1
         state.settled_since_plan = 0
         if event.why == "replan":
@@ -242,7 +270,35 @@ def _task_failed(state: RunState, event: ev.TaskFailed) -> None:
         pending.pop(event.task, None)
     progress.failure = event.failure
     _record_cap(state, event.failure.cap, is_budget=event.failure.kind == "budget")
+    _fail(state, progress)
+
+
+def _fail(state: RunState, progress: Progress) -> None:
+    """Settle a task as failed. Its effects are not repeated unasked by tasks of later rounds."""
+    for call in progress.list_calls():
+        state.acted[call_digest(call.tool, call.arguments)] = (progress.round, call)
     _settle(state, progress, Status.FAILED)
+
+
+def _note_all_calls(state: RunState) -> None:
+    """Have the tasks of the next round repeat no effect of a task so far unasked."""
+    for progress in state.tasks.values():
+        for call in progress.list_calls():
+            state.acted[call_digest(call.tool, call.arguments)] = (progress.round, call)
+
+
+def _note_earlier_calls(state: RunState, calls: Sequence[EarlierCall], run: str = "") -> None:
+    """Have no task of this run repeat these calls unasked.
+
+    Args:
+        state: the state of this run.
+        calls: calls of earlier runs.
+        run: the run whose tasks correspond to the tasks of this run; empty: each run that made one of the calls.
+    """
+    for call in calls:
+        state.acted[call_digest(call.tool, call.arguments)] = (_EARLIER_RUN, call)
+        if not run or call.run == run:
+            state.acted_in_task[call.task] = (*state.acted_in_task.get(call.task, ()), call)
 
 
 def _task_skipped(state: RunState, event: ev.TaskSkipped) -> None:
@@ -356,9 +412,11 @@ def _input_requested(state: RunState, event: ev.InputRequested) -> None:
     state.input = event
     state.asked = event.number
     state.asked_at = state.at
-    if event.task:
-        state.failed_pending.pop(event.task, None)
-        state.tasks[event.task].status = Status.ASKING
+    is_own_doubt = event.what == "effect" and event.question is not None and not event.question.run
+    tasks = [call.task for call in event.calls] if is_own_doubt else [event.task]
+    for task in tasks if event.task else ():
+        state.failed_pending.pop(task, None)
+        state.tasks[task].status = Status.ASKING
 
 
 def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
@@ -372,11 +430,13 @@ def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
         if question.question is not None and question.question.run:
             _answered_inside(state, progress, event, question.question)
         elif question.what in ("tool", "question"):
-            _call_judged(state, progress, event)
+            _call_judged(state, progress, event, question)
+        elif question.question is None or not question.question.step:
+            _doubt_of_task_resolved(state, progress, event)
         else:
-            _doubt_resolved(state, progress, event)
+            _doubt_resolved(state, event, question)
     elif question.what == "question":
-        said = event.result if event.verdict == "answer" else encode_value(_refusal(event))
+        said = encode_value(event.result if event.verdict == "answer" else _refusal(event))
         state.planning.replies = {**state.planning.replies, question.text: said}
         state.planning.failure = None
     elif event.verdict == "approve":
@@ -402,6 +462,10 @@ def _results_offered(state: RunState, event: ev.ResultsOffered) -> None:
     state.offered_by = (*state.offered_by, event.run)
     state.is_rerun = state.requested.plan is not None
     state.unserved |= dict.fromkeys(event.unserved, state.round)
+    state.origin = event.origin or state.origin
+    _note_earlier_calls(state, event.calls, event.run)
+    state.offered_replies |= event.replies
+    state.planning.replies = {**event.replies.get(NO_TASK, {}), **state.planning.replies}
 
 
 def _pause_set(state: RunState, event: ev.PauseSet) -> None:
@@ -425,6 +489,10 @@ def _attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
     if progress.worker and progress.worker != event.worker:
         progress.tried = (*progress.tried, progress.worker)
         progress.failures = 0
+        _forget_steps(progress)
+    if not progress.steps and state.requested.earlier is None:
+        progress.earlier = progress.calls + state.acted_in_task.get(event.task, ())
+    progress.looks += progress.can_look_up()
     progress.attempt = event.attempt
     progress.worker = event.worker
     progress.redo = False
@@ -458,6 +526,7 @@ def _close_attempt(state: RunState, progress: Progress, used: Amount | None) -> 
     for step in (progress.steps or {}).values():
         if step.result is None:
             state.ledger.settle(step.reserved, None)
+            step.reserved = NOTHING
     if used is not None or progress.reserved is not NOTHING:
         state.ledger.settle(progress.reserved, used)
         progress.reserved = NOTHING
@@ -473,16 +542,50 @@ def _step_started(state: RunState, event: ev.StepStarted) -> None:
         progress.steps = {}
     reserve = event.reserve or NOTHING
     state.ledger.reserve(reserve)
-    progress.steps[event.step] = Step(event.name, event.effect, event.request, reserve, event.kind)
+    progress.steps[event.step] = Step(
+        event.name,
+        event.effect,
+        event.request,
+        reserve,
+        event.kind,
+        key=event.key,
+        arguments=event.arguments if event.effect != "read" and bytes(event.arguments) != b"null" else None,
+        at=state.at,
+        look=event.look,
+    )
 
 
 def _step_finished(state: RunState, event: ev.StepFinished) -> None:
-    steps = state.tasks[event.task].steps
-    assert steps is not None, "admit lets no step finish that did not start"
-    step = steps[event.step]
+    progress = state.tasks[event.task]
+    assert progress.steps is not None, "admit lets no step finish that did not start"
+    step = progress.steps[event.step]
     step.result = event.result
     step.good = event.good
+    step.calls = event.calls
     state.ledger.settle(step.reserved, event.used)
+    if progress.refusals and event.good and step.effect != "read":
+        _make_good(progress, event, step)
+
+
+def _make_good(progress: Progress, event: ev.StepFinished, step: Step) -> None:
+    """Strike the oldest refused call of a tool that was called again after its model knew of the refusal."""
+    for refused in progress.refusals:
+        is_later = event.attempt > refused.attempt or any(
+            refused.after < number < event.step and earlier.kind == "model"
+            for number, earlier in (progress.steps or {}).items()
+        )
+        if refused.tool == step.name and is_later:
+            progress.refusals = tuple(each for each in progress.refusals if each is not refused)
+            return
+
+
+def _step_looked_up(state: RunState, event: ev.StepLookedUp) -> None:
+    steps = state.tasks[event.task].steps
+    assert steps is not None, "admit lets no step be looked up that did not start"
+    if event.outcome == "absent":
+        del steps[event.step]
+    else:
+        steps[event.step].look = False
 
 
 def _step_failed(state: RunState, event: ev.StepFailed) -> None:
@@ -498,6 +601,7 @@ def _attempt_succeeded(state: RunState, event: ev.AttemptSucceeded) -> None:
     _close_attempt(state, progress, event.used)
     progress.result = event.result
     progress.items = event.items
+    progress.calls = progress.list_calls()
     progress.steps = None
     progress.tracing = event.tracing
     if event.missing is not None:
@@ -517,7 +621,7 @@ def _attempt_failed(state: RunState, event: ev.AttemptFailed) -> None:
     if event.failure.kind == "approval":  # nothing failed: it waits for a person, and keeps its steps
         progress.failure = event.failure
         progress.status = Status.JUDGED
-        progress.steps = _finished_steps(progress)
+        progress.steps = _kept_steps(progress)
         state.failed_pending[event.task] = None
         return
     _note_refusal(state, progress, event.failure)
@@ -555,21 +659,43 @@ def _note_refusal(state: RunState, progress: Progress, failure: ev.Failure) -> N
 
 
 def _judge(state: RunState, progress: Progress, failure: ev.Failure) -> None:
-    for step in (progress.steps or {}).values():
-        if step.effect == "effect" and step.result is not None and step.good:  # the next attempt must not do it again
-            progress.effects = {**(progress.effects or {}), step.request: step.result}
+    """Mark an attempt as failed. Its steps stay until it is decided how the task goes on."""
     progress.failure = failure
-    progress.steps = None
+    progress.steps = _kept_steps(progress)
     progress.resumes = 0
     progress.crashes = 0
-    progress.failures += 1
+    progress.failures += failure.kind != "uncertain"
     progress.status = Status.JUDGED
     state.failed_pending[progress.task.id] = None
+
+
+def _forget_steps(progress: Progress) -> None:
+    """Keep of the last attempt only what it changed in the world: the next one begins anew, and is told."""
+    failed = dict(progress.failed_calls or {})
+    effects = dict(progress.effects or {})
+    for step in (progress.steps or {}).values():
+        if step.kind != "tool" or step.effect == "read" or step.result is None:
+            continue
+        if step.good and step.effect == "effect":
+            effects[step.request] = step.result
+        elif not step.good:
+            digest = call_digest(step.name, step.decoded_arguments)
+            failed[digest] = failed.get(digest, 0) + 1
+    progress.calls = progress.list_calls()
+    progress.effects = effects or None
+    progress.failed_calls = failed or None
+    progress.steps = None
+    progress.keep = False
 
 
 def _retry_scheduled(state: RunState, event: ev.RetryScheduled) -> None:
     progress = state.tasks[event.task]
     state.failed_pending.pop(event.task, None)
+    progress.keep = event.keep
+    if event.keep:
+        progress.steps = _steps_to_go_on_from(progress)
+    else:
+        _forget_steps(progress)
     if event.worker:
         progress.tried = (*progress.tried, progress.worker)
         progress.failures = 0
@@ -609,15 +735,14 @@ def _interrupt(state: RunState, progress: Progress, *, crashed: bool) -> None:
     Only crashes are counted, and not while it waits for a run of its own, which counts them itself. An attempt that is
     interrupted by orderly stops is bounded by the deadline of the run.
     """
-    doubt = progress.in_doubt()
     counts = crashed and not progress.waits_for_run()
     _close_attempt(state, progress, None)
     progress.resumes += 1
     progress.crashes += counts
-    if doubt:
+    if progress.in_doubt() and not progress.can_look_up():
         _judge(state, progress, EFFECT_IN_DOUBT)
     else:
-        progress.steps = _finished_steps(progress)
+        progress.steps = _kept_steps(progress)
         progress.redo = True
         enqueue(state, progress)
 
@@ -629,22 +754,42 @@ def _attempt_abandoned(state: RunState, event: ev.AttemptAbandoned) -> None:
     prune(state, queue_key(progress))
 
 
-def _finished_steps(progress: Progress) -> dict[int, Step]:
-    """What an attempt that is taken up again need not do again."""
-    return {number: step for number, step in (progress.steps or {}).items() if step.result is not None}
+def _kept_steps(progress: Progress) -> dict[int, Step]:
+    """Return the finished steps of an attempt, which are not repeated, and the effects in doubt."""
+    steps = (progress.steps or {}).items()
+    return {number: step for number, step in steps if step.result is not None or step.effect == "effect"}
 
 
-def _call_judged(state: RunState, progress: Progress, event: ev.InputAnswered) -> None:
-    """A person allowed calls or did not: the attempt goes on where it was, knowing which."""
+def _steps_to_go_on_from(progress: Progress) -> dict[int, Step]:
+    """Return the steps that a retry goes on from: all but the runs that did the whole attempt, which failed."""
+    steps = (progress.steps or {}).items()
+    return {number: step for number, step in steps if step.kind not in STARTS_RUN}
+
+
+def _note_verdict(
+    progress: Progress, call: PendingCall, verdict: ev.InputAnswered | ev.CallVerdict, answers: dict[str, str]
+) -> None:
+    answers[call.key] = _refusal(verdict)
+    if answers[call.key]:
+        last = max(progress.steps or {}, default=0)
+        refused = RefusedCall(call.tool, call.arguments, answers[call.key], progress.attempt, last)
+        progress.refusals = (*progress.refusals, refused)
+
+
+def _call_judged(state: RunState, progress: Progress, event: ev.InputAnswered, asked: ev.InputRequested) -> None:
+    """Go on with an attempt whose calls a person approved or refused."""
     assert progress.failure is not None, "it said what it wants to call"
     question = progress.failure.question or ev.Question()
-    keys = {pending.call: pending.key for pending in question.also}
+    verdicts: dict[int, ev.InputAnswered | ev.CallVerdict] = {verdict.call: verdict for verdict in event.also}
     answers = {**(progress.answers or {}), question.key: _refusal(event)}
-    for verdict in event.also:
-        answers[keys[verdict.call]] = _refusal(verdict)
+    if asked.what == "tool":
+        verdicts[asked.calls[0].call] = event
+        for call in asked.calls:
+            if call.call in verdicts:
+                _note_verdict(progress, call, verdicts[call.call], answers)
     progress.answers = answers
     if event.verdict == "answer":
-        progress.replies = {**(progress.replies or {}), question.key: event.result}
+        progress.replies = {**(progress.replies or {}), question.key: encode_value(event.result)}
     progress.failure = None
     progress.redo = True
     enqueue(state, progress)
@@ -664,12 +809,44 @@ def _answered_inside(state: RunState, progress: Progress, event: ev.InputAnswere
     enqueue(state, progress)
 
 
-def _doubt_resolved(state: RunState, progress: Progress, event: ev.InputAnswered) -> None:
-    """A person said what became of an effect."""
+def _doubt_resolved(state: RunState, event: ev.InputAnswered, asked: ev.InputRequested) -> None:
+    """Apply what a person knows of effects in doubt, and go on with each attempt that has none left."""
+    verdicts: dict[int, ev.InputAnswered | ev.CallVerdict] = {verdict.call: verdict for verdict in event.also}
+    verdicts[asked.calls[0].call] = event
+    failed: set[TaskId] = set()
+    for call in asked.calls:
+        verdict = verdicts.get(call.call)
+        steps = state.tasks[call.task].steps
+        assert steps is not None, "an effect in doubt is a step"
+        if verdict is None:
+            continue
+        if verdict.verdict == "done":
+            steps[call.step].answer(verdict.result)
+        elif verdict.verdict == "again":
+            del steps[call.step]
+        else:
+            failed.add(call.task)
+    for task in dict.fromkeys(call.task for call in asked.calls):
+        progress = state.tasks[task]
+        if task in failed:
+            _fail(state, progress)
+        elif progress.in_doubt():
+            progress.status = Status.JUDGED
+            state.failed_pending[task] = None
+        else:
+            progress.failure = None
+            progress.redo = True
+            progress.resumes += 1
+            enqueue(state, progress)
+
+
+def _doubt_of_task_resolved(state: RunState, progress: Progress, event: ev.InputAnswered) -> None:
+    """Fold an answer to a question that names no call, as journals of earlier versions have it."""
     if event.verdict == "done":
-        progress.result = event.result
+        progress.result = encode_value(event.result)
         _settle(state, progress, Status.DONE)
     elif event.verdict == "again":
+        _forget_steps(progress)
         enqueue(state, progress)
     else:
         _settle(state, progress, Status.FAILED)
@@ -810,6 +987,7 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     ev.StepStarted: _step_started,
     ev.StepFinished: _step_finished,
     ev.StepFailed: _step_failed,
+    ev.StepLookedUp: _step_looked_up,
     ev.RetryScheduled: _retry_scheduled,
     ev.BackoffEnded: _backoff_ended,
     ev.TaskRefined: _task_refined,

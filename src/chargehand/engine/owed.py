@@ -1,15 +1,26 @@
 """`owed`: what the runtime must be doing now, when it must look again, and what each piece of work is given."""
 
-from collections.abc import KeysView
+from collections.abc import KeysView, Mapping
 
 from msgspec import Raw, Struct
 
 from chargehand.engine.breaker import next_change
 from chargehand.engine.events import Finding, Gap, InputAnswered
+from chargehand.engine.failure import EarlierCall
 from chargehand.engine.plan import NO_TASK, Combine, LoopState, Task, TaskId
 from chargehand.engine.policy import Instant
 from chargehand.engine.state import RunState, Step, Work
-from chargehand.engine.view import Input, answer_until, gaps, inputs, material, results, unanswered_gaps, work_until
+from chargehand.engine.view import (
+    Input,
+    answer_until,
+    gaps,
+    inputs,
+    material,
+    refused_gaps,
+    results,
+    unanswered_gaps,
+    work_until,
+)
 
 
 def owed(state: RunState) -> KeysView[Work]:
@@ -47,7 +58,17 @@ class Brief(Struct, frozen=True, gc=False):
     steps: dict[int, Step] | None = None
     """What this attempt recorded before a crash: it is not done again."""
     effects: dict[str, Raw] | None = None
-    """What earlier attempts changed in the world, by request: it is not done again."""
+    """What earlier attempts changed in the world, by request: an equal call is answered with it."""
+    earlier: tuple[EarlierCall, ...] = ()
+    """Calls that earlier attempts, or an earlier run, made for this task and that changed something."""
+    acted: Mapping[str, tuple[int, EarlierCall]] = {}
+    """Calls of other tasks and runs that changed something, by `call_digest`, with the round of the task."""
+    round: int = 0
+    """The round of planning the task is of: only calls of earlier rounds are repeats."""
+    failed_calls: dict[str, int] | None = None
+    """How often a call failed in earlier attempts, by `call_digest`: an approval of it is used up."""
+    keep: bool = False
+    """The attempt goes on from the finished steps of the last one."""
     failure: str = ""
     """Why the last attempt failed."""
     first_failure: str = ""
@@ -92,7 +113,7 @@ def brief(state: RunState, work: Work) -> Brief:
     if work.kind in ("plan", "answer"):
         duty = state.planning if work.kind == "plan" else state.answering
         tasks = tuple(progress.task for progress in state.tasks.values() if progress.parent is None)
-        missing = (*gaps(state), *unanswered_gaps(state))
+        missing = (*gaps(state), *refused_gaps(state), *unanswered_gaps(state))
         if work.kind == "plan":
             missing = tuple(gap for gap in gaps(state) if gap.status != "unfinished")
         return Brief(
@@ -115,6 +136,7 @@ def brief(state: RunState, work: Work) -> Brief:
     instruction = progress.instruction or progress.task.instruction
     first = next(iter(state.tasks.values())).round  # of what stands: a plan that a person sent back does not
     earlier = state.requested.earlier
+    offered = state.offered_replies.get(work.task)
     return Brief(
         work,
         goal,
@@ -124,10 +146,15 @@ def brief(state: RunState, work: Work) -> Brief:
         inputs=inputs(state, progress) or (material(state) if state.requested.inputs else ()),
         steps=progress.steps,
         effects=progress.effects,
+        earlier=progress.earlier,
+        acted=state.acted,
+        round=progress.round,
+        failed_calls=progress.failed_calls,
+        keep=progress.keep,
         failure=failure,
         first_failure=progress.failure.first if progress.failure is not None else "",
-        answers=progress.answers,
-        replies=progress.replies,
+        answers=progress.answers if offered is None else dict.fromkeys(offered, "") | (progress.answers or {}),
+        replies=progress.replies if offered is None else offered | (progress.replies or {}),
         tasks=(progress.task,),
         outside=bool(progress.instruction) or state.is_rerun or progress.round > first or state.requested.outside,
         handed_on=progress.handed_on,

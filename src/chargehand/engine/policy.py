@@ -89,8 +89,8 @@ class PolicyKeys(Declared, frozen=True, forbid_unknown_fields=True, kw_only=True
     """A task that failed is put better before it is tried again."""
     approve: bool = False
     """A person approves the plan first."""
-    uncertain: Literal["fail", "ask"] = "fail"
-    """An effect in doubt fails its task, or a person is asked."""
+    uncertain: Literal["fail", "ask"] = "ask"
+    """A person is asked about an effect in doubt (`ask`), or its task fails (`fail`)."""
     tainted_effects: Literal["ask", "allow"] = "ask"
     """Before an effect of a worker that has seen text from outside a person is asked, or not."""
     answer: Wait = 10.0

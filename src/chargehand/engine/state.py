@@ -6,18 +6,20 @@ Only `fold` changes it. It is disposable: the journal makes it again.
 from collections.abc import Iterator
 from enum import Enum
 from heapq import heapify, heappop, heappush
-from typing import Literal
+from typing import Literal, cast
 
+import msgspec
 from msgspec import Raw, Struct, field
 
 from chargehand.engine import events as ev
 from chargehand.engine.breaker import Breaker
 from chargehand.engine.budget import NOTHING, Amount, CapReached, Ledger
 from chargehand.engine.facts import AnswerAudit, Tracing
-from chargehand.engine.failure import STARTS_RUN, Gap, OpenStep
-from chargehand.engine.plan import NO_TASK, Combine, LoopState, Need, Task, TaskId
+from chargehand.engine.failure import STARTS_RUN, EarlierCall, Gap, OpenStep
+from chargehand.engine.plan import NO_TASK, Combine, LoopState, Need, Task, TaskId, digest
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import Agent, Match, fits
+from chargehand.engine.value import encode_value
 
 
 class Work(Struct, frozen=True, gc=False, order=True, cache_hash=True):
@@ -58,15 +60,85 @@ class Status(Enum):
 
 
 class Step(Struct, gc=False):
-    """One recorded call inside an attempt; without a result it is still open."""
+    """A recorded call inside an attempt."""
 
     name: str
+    """The name of the tool, check or team; of other kinds, the kind."""
     effect: ev.Effect
+    """What the call does to the world."""
     request: str
+    """A hash of what was asked."""
     reserved: Amount
+    """What the budget holds for it."""
     kind: ev.StepKind = "tool"
+    """What the step does."""
     result: Raw | None = None
+    """What it returned; None: it is open."""
     good: bool = True
+    """False: the call failed."""
+    key: str = ""
+    """The idempotency key; empty: the call only reads."""
+    arguments: Raw | None = None
+    """The arguments of a model's call that may change something; None: another call. The result of a call with
+    arguments is an object that has what the tool returned under `value`.
+    """
+    at: Instant = 0.0
+    """When it began, in seconds since 1970."""
+    look: bool = False
+    """The tool can look up whether the call happened."""
+    calls: tuple[EarlierCall, ...] = ()
+    """The effects of the run that it started."""
+
+    @property
+    def is_open_effect(self) -> bool:
+        """Return whether it is not known if the effect happened."""
+        return self.result is None and self.effect == "effect"
+
+    @property
+    def decoded_arguments(self) -> dict[str, object]:
+        """Return the arguments; empty where they are not recorded."""
+        return {} if self.arguments is None else msgspec.json.decode(self.arguments, type=dict[str, object])
+
+    def answer(self, result: object) -> None:
+        """Finish an open effect with what a person says it returned."""
+        self.result = encode_value(result if self.arguments is None else {"value": result})
+
+    def list_calls(self, task: TaskId) -> tuple[EarlierCall, ...]:
+        """Return the calls behind this step that changed something or may have; empty: none did."""
+        if self.calls or self.kind != "tool" or self.effect == "read":
+            return self.calls
+        if self.result is None and self.effect == "effect":
+            return (EarlierCall(self.name, self.decoded_arguments, happened=False, at=self.at, task=task),)
+        if self.result is None or not self.good:
+            return ()
+        result = msgspec.json.decode(self.result)
+        if self.arguments is not None and isinstance(result, dict):
+            result = cast("dict[str, object]", result).get("value")
+        return (EarlierCall(self.name, self.decoded_arguments, result, at=self.at, task=task),)
+
+
+def call_digest(tool: str, arguments: object) -> str:
+    """Return a hash that equal calls share, whatever the order of their arguments."""
+    return digest(tool, bytes(encode_value(arguments)))
+
+
+class RefusedCall(Struct, frozen=True, gc=False):
+    """A call that a person did not allow."""
+
+    tool: str
+    """The tool."""
+    arguments: dict[str, object]
+    """Its arguments."""
+    reason: str
+    """The reason the person gave."""
+    attempt: int
+    """The attempt that wanted the call."""
+    after: int
+    """The last finished step before the question; a later reply of the model knows of the refusal."""
+
+
+_MOST_LOOKS = 5
+"""How often tools look up the open effects of an attempt in vain before a person is asked."""
 
 
 class Progress(Struct):
@@ -107,6 +179,18 @@ class Progress(Struct):
     effects: dict[str, Raw] | None = None  # what was done in the world by earlier attempts, by request
     answers: dict[str, str] | None = None  # why a person did not allow a call, by call; empty: it is allowed
     replies: dict[str, Raw] | None = None  # what a person answered to questions of its worker, by question
+    calls: tuple[EarlierCall, ...] = ()
+    """Calls of its attempts that changed something, except those among `steps`."""
+    earlier: tuple[EarlierCall, ...] = ()
+    """Calls that the attempt under way is told of: of attempts before it, and of earlier runs."""
+    failed_calls: dict[str, int] | None = None
+    """How often a call failed in attempts that are not gone on from, by `call_digest`."""
+    refusals: tuple[RefusedCall, ...] = ()
+    """Calls that a person did not allow, and that no later call made good."""
+    keep: bool = False
+    """The next attempt goes on from the finished steps of the last one."""
+    looks: int = 0
+    """How often an attempt began with effects that its tools were to look up."""
     handed_on: ev.InputAnswered | None = None  # what a person answered last to a question of the run inside it
     taken: tuple[TaskId, ...] | None = None
     parent: "Progress | None" = None
@@ -129,7 +213,22 @@ class Progress(Struct):
 
     def in_doubt(self) -> bool:
         """Whether an effect was begun and its outcome is not known."""
-        return bool(self.steps) and any(step.effect == "effect" and step.result is None for step in self.steps.values())
+        return bool(self.steps) and any(step.is_open_effect for step in self.steps.values())
+
+    def open_effects(self) -> list[tuple[int, Step]]:
+        """Return the effects of which it is not known whether they happened, with their numbers."""
+        return [(number, step) for number, step in (self.steps or {}).items() if step.is_open_effect]
+
+    def can_look_up(self) -> bool:
+        """Return whether a tool may still tell of an open effect whether it happened."""
+        return self.looks < _MOST_LOOKS and any(step.look for _, step in self.open_effects())
+
+    def list_calls(self) -> tuple[EarlierCall, ...]:
+        """Return the calls of all attempts that changed something, and those that may have."""
+        calls = self.calls
+        for step in (self.steps or {}).values():
+            calls += step.list_calls(self.task.id)
+        return calls
 
     def waits_for_run(self) -> bool:
         """Whether all that it is doing is to wait for a run of its own, which has attempts of its own."""
@@ -205,6 +304,16 @@ class RunState(Struct, gc=False):
     settled_since_plan: int = 0  # settled since the planner was last asked
     partial: dict[TaskId, None] = {}  # tasks whose results leave something out
     offers: dict[str, tuple[str, ev.Offer]] = {}
+    acted: dict[str, tuple[int, EarlierCall]] = {}
+    """Calls that changed something and are not repeated unasked by tasks of a later round than the number says, by
+    `call_digest`. Those of earlier runs have the round -1.
+    """
+    acted_in_task: dict[TaskId, tuple[EarlierCall, ...]] = {}
+    """Those of earlier runs, by the task that made them."""
+    origin: str = ""
+    """What idempotency keys begin with; empty: the name of the run."""
+    offered_replies: dict[TaskId, dict[str, Raw]] = {}
+    """What persons answered to questions in words of earlier runs, by task and question."""
     offered_by: tuple[str, ...] = ()  # the runs that offered results
     is_rerun: bool = False  # another run is done again: its plan may have come of what it found
     asked: int = 0

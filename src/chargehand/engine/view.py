@@ -8,10 +8,10 @@ from msgspec import Raw, Struct, structs
 from chargehand.engine.budget import CapReached
 from chargehand.engine.events import Offer
 from chargehand.engine.facts import Tracing
-from chargehand.engine.failure import Gap
+from chargehand.engine.failure import Gap, describe_call
 from chargehand.engine.plan import NO_TASK, TaskId, digest, needs
 from chargehand.engine.policy import Instant
-from chargehand.engine.state import Input, Progress, RunState, Status, candidates
+from chargehand.engine.state import Input, Progress, RunState, Status, Step, candidates
 from chargehand.text.words import FUNCTION_WORDS, singular, split_words
 
 _LIST = msgspec.json.Decoder(list[Raw])
@@ -115,6 +115,8 @@ def _elements(state: RunState, source: Progress) -> list[Raw]:
 def gap(state: RunState, progress: Progress) -> Gap:
     """Why there is nothing from this task. Of all runs that end, only one that is cancelled leaves tasks open."""
     task = progress.task.id
+    if progress.in_doubt():
+        return _doubt_gap(progress, progress.open_effects()[0][1])
     if progress.status is Status.FAILED and progress.failure is not None:
         failure = progress.failure
         cap = time_cap(state) if failure.kind == "deadline" and state.time_up else failure.cap
@@ -140,6 +142,42 @@ def gap(state: RunState, progress: Progress) -> Gap:
     return Gap(task, "unfinished", "unfinished", words)
 
 
+def _doubt_gap(progress: Progress, step: Step) -> Gap:
+    """Return the gap for an effect of which nobody knows whether it happened."""
+    arguments = step.decoded_arguments
+    message = f"it is not known whether {describe_call(step.name, arguments)} happened"
+    if progress.failure is not None and progress.failure.cause:
+        message = f"{message}; the attempt ended with {progress.failure.cause}"
+    is_over = progress.status in (Status.FAILED, Status.JUDGED, Status.ASKING)
+    status = "failed" if is_over else "unfinished"
+    return Gap(progress.task.id, status, "uncertain", message, tool=step.name, arguments=arguments)
+
+
+def _gaps_of(state: RunState, progress: Progress) -> tuple[Gap, ...]:
+    """Return why there is nothing from a task; each effect in doubt is a gap of its own."""
+    doubts = progress.open_effects() if progress.in_doubt() else ()
+    return tuple(_doubt_gap(progress, step) for _, step in doubts) or (gap(state, progress),)
+
+
+def refused_gaps(state: RunState) -> tuple[Gap, ...]:
+    """Return a gap for each call that a person did not allow and no later call made good.
+
+    The result of the task is no evidence: a model may claim what was refused.
+    """
+    refusing = [progress for progress in state.tasks.values() if progress.refusals]
+    if not refusing:
+        return ()
+    replaced = _replaced(_done(state))
+    refused: list[Gap] = []
+    for progress in refusing:
+        for call in progress.refusals if progress.task.id not in replaced else ():
+            message = f"a person did not allow {describe_call(call.tool, call.arguments)}: {call.reason}"
+            refused.append(
+                Gap(progress.task.id, "refused", "person", message, tool=call.tool, arguments=call.arguments)
+            )
+    return tuple(refused)
+
+
 def _with_cap(message: str, cap: CapReached | None) -> str:
     """A message with the cap of the budget that is the reason, and what of it was kept for the answer."""
     return message if cap is None or cap.cap == "time" else f"{message} ({cap.describe()})"
@@ -161,7 +199,8 @@ def gaps(state: RunState) -> tuple[Gap, ...]:
     if not missing:
         return unserved
     replaced = _replaced(_done(state))
-    return unserved + tuple(gap(state, progress) for progress in missing if progress.task.id not in replaced)
+    of_tasks = [_gaps_of(state, progress) for progress in missing if progress.task.id not in replaced]
+    return unserved + tuple(gap for gaps in of_tasks for gap in gaps)
 
 
 def untraced_gaps(state: RunState) -> tuple[Gap, ...]:
@@ -353,7 +392,8 @@ def is_traced(progress: Progress) -> bool:
 
 def offers(state: RunState) -> tuple[Offer, ...]:
     """What a fork of this run may use again: every finished result whose figures were all traced, under its key."""
-    usable = [progress for progress in _done(state) if progress.result is not None and is_traced(progress)]
+    done = [progress for progress in _done(state) if progress.result is not None and not progress.refusals]
+    usable = [progress for progress in done if is_traced(progress)]
     return tuple(offer_of(state, progress, progress.task.id) for progress in usable)
 
 

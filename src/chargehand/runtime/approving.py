@@ -14,7 +14,6 @@ from chargehand.engine.declared import Write, argument_problem
 from chargehand.engine.failure import AskedBecause
 from chargehand.engine.plan import NO_TASK, TaskId
 from chargehand.engine.state import RunState
-from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid, Refused
 
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ async def _answer_in_words(
         task=pending.task,
     )
     value = await _call(on_question, question)
-    return None if value is None else ev.InputAnswered(pending.number, "answer", result=encode_value(value))
+    return None if value is None else ev.InputAnswered(pending.number, "answer", result=value)
 
 
 async def _call(function: Callable[..., object], request: Struct) -> object:
@@ -217,7 +216,7 @@ def read_answer(run: str, state: RunState | None, answer: Answer, reason: str = 
     if state.requested.parent is not None:
         raise Refused(f"run {run!r} works for run {state.requested.parent.run!r}; answer that one")
     if pending.what == "question":
-        return ev.InputAnswered(pending.number, "answer", reason, result=encode_value(answer))
+        return ev.InputAnswered(pending.number, "answer", reason, result=answer)
     answer = _as_word(answer) if isinstance(answer, bool) else answer
     if pending.what == "effect":
         return _read_effect_answer(pending, answer, reason)

@@ -14,7 +14,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.events import Effect
 from chargehand.engine.facts import StepDiverged
-from chargehand.engine.failure import CodeError, Failure
+from chargehand.engine.failure import EFFECT_IN_DOUBT, CodeError, Failure, effect_in_doubt
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Finding, Task, digest
 from chargehand.engine.policy import Seconds
@@ -26,6 +26,7 @@ from chargehand.journal.protocol import Journal
 from chargehand.runtime.executor import (
     Claim,
     Done,
+    EffectUnknown,
     Executor,
     ModelTurn,
     NestedRequest,
@@ -106,8 +107,9 @@ async def perform(line: RunPort, work: Work, brief: Brief) -> None:
     """Do the work; always report, unless it was cancelled because it is not owed any more."""
     executor = line.executor
     try:
-        if work.kind == "attempt" and work.number > 1:
+        if work.kind == "attempt" and (work.number > 1 or brief.steps):
             brief = await line.runner.nested.with_effects(line.run, line.state, brief)
+            brief = await _look_up_effects(line, work, brief)
         context = _StepContext(line, work, brief)
         CURRENT_WORK.set(WorkPlace(line.run, work))
         match work.kind:
@@ -130,6 +132,43 @@ async def perform(line: RunPort, work: Work, brief: Brief) -> None:
     except Exception as error:  # noqa: BLE001 - whatever a worker raises fails its own work only
         report = _failed(work, with_first(_blame(error), brief))
     line.tell(_writable(work, report))
+
+
+async def _look_up_effects(line: RunPort, work: Work, brief: Brief) -> Brief:
+    """Have the tools of open effects look up whether they happened, and record what they say.
+
+    Returns:
+        The brief with the steps that are finished now.
+
+    Raises:
+        WorkFailed: an effect is still in doubt.
+    """
+    steps = dict(brief.steps or {})
+    if all(step.result is not None for step in steps.values()):
+        return brief
+    causes: list[str] = []
+    for number, step in tuple(steps.items()):
+        if step.result is not None or not step.look:
+            continue
+        try:
+            done = await line.executor.look_up(brief, step)
+        except EffectUnknown:
+            await line.ask(ev.StepLookedUp(work.task, work.number, number, "unknown"))
+            continue
+        except WorkFailed as error:  # the look-up itself failed: it is made again later
+            causes.append(error.failure.message)
+            continue
+        if done is None:
+            del steps[number]
+            await line.ask(ev.StepLookedUp(work.task, work.number, number, "absent"))
+        else:
+            result = encode_or_text(done.value)[0]
+            steps[number] = structs.replace(step, result=result)
+            await line.ask(ev.StepFinished(work.task, work.number, number, result, used=NOTHING))
+    if any(step.result is None for step in steps.values()):
+        doubt = Failure("resource", "; ".join(causes)) if causes else EFFECT_IN_DOUBT
+        raise WorkFailed(effect_in_doubt(doubt), NOTHING)
+    return structs.replace(brief, steps=steps)
 
 
 def _writable(work: Work, report: ev.Event) -> ev.Event:
@@ -237,7 +276,18 @@ async def _without_turn(turn: ModelTurn | None, awaited: Awaitable[_Awaited]) ->
 
 
 class _StepContext:
-    __slots__ = ("_calls", "_effects", "_holding", "_line", "_number", "_open_steps", "_recorded", "_spare", "_work")
+    __slots__ = (
+        "_calls",
+        "_effects",
+        "_holding",
+        "_line",
+        "_number",
+        "_open_steps",
+        "_recorded",
+        "_spare",
+        "_times",
+        "_work",
+    )
 
     def __init__(self, line: RunPort, work: Work, brief: Brief) -> None:
         self._line = line
@@ -245,6 +295,8 @@ class _StepContext:
         self._recorded = brief.steps or {}
         self._effects = brief.effects or {}
         self._number = 0
+        self._times: dict[str, int] = {}
+        """How often an effect was asked for in this attempt, by its request."""
         self._calls = 0
         self._spare = NOTHING  # held for calls of the supervisor that took less
         self._holding: asyncio.Lock | None = None
@@ -261,10 +313,14 @@ class _StepContext:
         reserve: Amount | Claim = NOTHING,
         shape: type[_Shape] = object,
         tool_call: str = "",
+        arguments: str = "",
+        look: bool = False,
     ) -> _Shape:
         if self._work.kind != "attempt":
             raise Refused("only attempts record steps")
         request_digest = digest(name, request)
+        if effect == "effect":
+            self._times[request_digest] = self._times.get(request_digest, 0) + 1
         recorded = self._next_recorded(request_digest, effect)
         if recorded is not None:
             return _shaped(recorded, shape)
@@ -280,6 +336,9 @@ class _StepContext:
             effect=effect,
             request=request_digest,
             call=tool_call,
+            key="" if effect == "read" else self._idempotency_key(request_digest),
+            arguments=Raw(arguments.encode()) if arguments else ev.NULL,
+            look=look,
         )
         is_paid = reserve != NOTHING
         if self._line.draining:
@@ -288,7 +347,7 @@ class _StepContext:
             self._line.put(started)
         else:
             await self._start(started, reserve)
-        key = f"{self._line.run}/{task}/{attempt}/{number}"
+        key = started.key or f"{self._line.run}/{task}/{attempt}/{number}"
         self._open_steps[key] = number
         try:
             done = await (call(key) if self._line.tracer is None else self._call_traced(call, key, number))
@@ -298,16 +357,27 @@ class _StepContext:
                 error.used = NOTHING
             raise
         finally:
-            del self._open_steps[key]
+            self._open_steps.pop(key, None)  # an equal call side by side has the same key
         if type(done) is not Done:  # a user's function returned it
             raise TypeError(f"the call of step {name!r} returned {type(done).__name__}; return a Done")
         result = encode_value(done.value) if effect == "read" else encode_or_text(done.value)[0]
-        finished = ev.StepFinished(task, attempt, step=number, result=result, good=done.good, used=done.used)
+        finished = ev.StepFinished(
+            task, attempt, step=number, result=result, good=done.good, used=done.used, calls=done.acted
+        )
         if effect == "read":
             await self._line.ask(finished)
         else:
             await self._record(finished)
         return _shaped(result, shape)
+
+    def _idempotency_key(self, request_digest: str) -> str:
+        """Return the key of a call: equal calls of the task have it in every attempt.
+
+        A second equal effect of one attempt is meant to happen again, so it has a key of its own.
+        """
+        times = self._times.get(request_digest, 1)
+        count = "" if times == 1 else f"/{times}"
+        return f"{self._line.state.origin or self._line.run}/{self._work.task}/{request_digest}{count}"
 
     async def _call_traced(self, call: Callable[[str], Awaitable[Done]], key: str, step: int) -> Done:
         """Make a call whose requests belong to its span."""
@@ -478,7 +548,14 @@ class _StepContext:
         if requested.earlier is not None and requested.parent is not None:  # it is an attempt of the run around it
             run = requested.parent.run
             planned = requested.earlier.planned
-        return Where(run=run, task=self._work.task, mark=f"{requested.seed:x}", planned=planned, attempt=attempt)
+        return Where(
+            run=run,
+            task=self._work.task,
+            mark=f"{requested.seed:x}",
+            planned=planned,
+            attempt=attempt,
+            origin=self._line.state.origin or run,
+        )
 
     @property
     def request(self) -> ev.RunRequested:

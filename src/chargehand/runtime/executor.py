@@ -14,11 +14,12 @@ from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget, CapReached
 from chargehand.engine.events import AnswerSection, Effect, Failure, Missing, NotedFact, StepKind
 from chargehand.engine.facts import AnswerAudit, Tracing
+from chargehand.engine.failure import EarlierCall
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Task, TaskId
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import TeamMembers
-from chargehand.engine.state import RunState, Work
+from chargehand.engine.state import RunState, Step, Work
 
 if TYPE_CHECKING:
     from chargehand.journal.protocol import Journal, RouteExamples
@@ -54,7 +55,8 @@ class Done(Struct, frozen=True):
     `tracing` says what the figures of a result or an answer rest on. `exit_tool` is the tool after which an attempt
     ended, by a rule `exit_loop`; `missing` is what its result leaves out. Of an answer: `sections` are shown below it,
     `chosen` is the task whose result it is, `judged` says that a judge chose it, `cut` why it is not whole,
-    `audit` what was found when it was checked, `calls` are calls of the caller's tools.
+    `audit` what was found when it was checked, `calls` are calls of the caller's tools. `acted` are the effects of the
+    run that a step started.
     """
 
     value: object
@@ -69,6 +71,7 @@ class Done(Struct, frozen=True):
     cut: str = ""
     audit: AnswerAudit | None = None
     calls: tuple[ev.CallerToolCall, ...] = ()
+    acted: tuple[EarlierCall, ...] = ()
 
 
 class ModelTurn(Protocol):
@@ -148,6 +151,8 @@ class Where(Struct, frozen=True):
     planned: bool
     attempt: int = 0
     """Which attempt of the task; 0 for what the supervisor does."""
+    origin: str = ""
+    """What idempotency keys begin with: the name of the run, or of the run that it does again."""
 
 
 class PromptMessage(Protocol):
@@ -199,8 +204,8 @@ class NestedRun(Struct, frozen=True):
     """How it stands."""
     entries: Sequence[ev.Entry]
     """All it wrote."""
-    had_effects: bool
-    """Whether it, or a run inside it, changed something in the world; of a single worker's attempt it is not asked."""
+    calls: tuple[EarlierCall, ...]
+    """Its calls, and those of the runs inside it, that changed something in the world or may have."""
     used: Amount
     """What the step still has to pay for it."""
 
@@ -216,6 +221,8 @@ class StepOptions(TypedDict, total=False):
     effect: Effect
     reserve: Amount | Claim
     tool_call: str
+    arguments: str
+    look: bool
 
 
 class StepContext(Protocol):
@@ -232,13 +239,24 @@ class StepContext(Protocol):
         reserve: Amount | Claim = NOTHING,
         shape: type[_Shape] = object,
         tool_call: str = "",
+        arguments: str = "",
+        look: bool = False,
     ) -> _Shape:
         """Make one call and journal its result before it is used; a recorded call is not made again.
 
-        `call` is given a key that stays the same however often the call is repeated after a crash. What comes back is
-        read from what was written, as `shape`. Where the budget does not have what is to be reserved, what other calls
-        give back is waited for; a claim can do with less. `tool_call` is the id of the call in the reply of the model
-        that asked for it.
+        Args:
+            name: the name of the tool, check or team; of other kinds, the kind.
+            call: makes the call. It gets the idempotency key, which an equal call of the task has in every attempt.
+            kind: what the step does.
+            request: what is asked; a recorded result answers the same request only.
+            effect: what the call does to the world.
+            reserve: the money to hold. Where the budget does not have it, the step waits for what other calls give
+                back; a claim can do with less.
+            shape: the type that the recorded result is read as.
+            tool_call: the id of the call in the reply of the model that asked for it.
+            arguments: the arguments of a model's call that may change something, as JSON. Its result has what the
+                tool returned under `value`.
+            look: the executor can look up whether the effect happened (`Executor.look_up`).
         """
         ...
 
@@ -431,6 +449,21 @@ class Executor(Protocol):
 
     def answer(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]: ...
 
+    async def look_up(self, brief: Brief, step: Step) -> "Done | None":  # noqa: ARG002 - most executors have no look-ups
+        """Ask the tool of an open effect whether it happened.
+
+        Returns:
+            The result of the step, or None: it did not happen.
+
+        Raises:
+            EffectUnknown: the tool cannot tell.
+        """
+        raise EffectUnknown
+
+
+class EffectUnknown(Exception):
+    """Nobody but a person can tell whether an effect happened."""
+
 
 class ExecutorProxy(Executor):
     """An executor that passes everything on to another: a subclass says only what is different with it."""
@@ -464,3 +497,6 @@ class ExecutorProxy(Executor):
 
     def answer(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
         return self._executor.answer(brief, context)
+
+    async def look_up(self, brief: Brief, step: Step) -> Done | None:
+        return await self._executor.look_up(brief, step)

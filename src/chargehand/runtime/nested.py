@@ -7,7 +7,7 @@ processes of its queue.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar, cast
@@ -16,19 +16,18 @@ from msgspec import Raw, Struct, structs
 
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget, usd_of
-from chargehand.engine.failure import EFFECT_IN_DOUBT, STARTS_RUN, Failure, Question
+from chargehand.engine.failure import EFFECT_IN_DOUBT, STARTS_RUN, EarlierCall, Failure, Question
 from chargehand.engine.fold import replay
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Plan, Task, TaskId, digest
-from chargehand.engine.policy import Seconds
+from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import Agent, Roster
-from chargehand.engine.state import Progress, RunState, Status, Step, Work
-from chargehand.engine.value import encode_value
+from chargehand.engine.state import Progress, RunState, Status, Step, Work, call_digest
 from chargehand.errors import ChargehandError, Refused, RunBusy, RunUnknown, StoreUnavailable
 from chargehand.journal.protocol import Journal
 from chargehand.runtime.dispatch_port import Dispatcher
 from chargehand.runtime.executor import Executor, NestedRequest, NestedRun, RunBounds, WorkFailed
-from chargehand.runtime.trace import TaskTrace, trace
+from chargehand.runtime.trace import TaskTrace
 
 # seconds of its own time that an attempt keeps for what it makes of the outcome, but at most a fifth
 _KEPT: dict[ev.NestedKind, Seconds] = {"team": 10.0, "message": 10.0, "worker": 1.0}
@@ -119,6 +118,11 @@ class StartingStep(Struct, frozen=True):
             waiting=(*waiting, worker) if kind == "message" else waiting,
         )
 
+    def origin(self, kind: ev.NestedKind) -> str:
+        """Return what idempotency keys in the nested run begin with: the same for an equal step of another attempt."""
+        own = self.state.origin or self.run
+        return own if kind == "worker" else f"{own}/{self.task}/{self.record.request[:8]}"
+
     def seed(self) -> int:
         return int(digest(self.nested_run, str(self.state.requested.seed))[:8], 16)
 
@@ -165,7 +169,7 @@ class NestedRuns:
             run=run,
             state=state,
             entries=entries,
-            had_effects=nested.kind != "worker" and await _patiently(partial(had_effects, self.journal, run, entries)),
+            calls=await _patiently(partial(list_calls, self.journal, run, entries, state)),
             used=state.ledger.spent.beyond(paid),
         )
 
@@ -206,37 +210,46 @@ class NestedRuns:
                 continue
             run = event.nested_run(step.run)
             entries = await _read_if_known(self.journal, run)
-            has_ended = bool(entries) and isinstance(entries[-1].event, ev.RunEnded)
-            if has_ended and await had_effects(self.journal, run, entries):
-                return NestedRun(run=run, state=replay(entries), entries=entries, had_effects=True, used=NOTHING)
+            if not entries or not isinstance(entries[-1].event, ev.RunEnded):
+                continue
+            state = replay(entries)
+            if calls := await list_calls(self.journal, run, entries, state):
+                return NestedRun(run=run, state=state, entries=entries, calls=calls, used=NOTHING)
         return None
 
     async def with_effects(self, run: str, state: RunState, brief: Brief) -> Brief:
-        """The brief of an attempt, with the effects that earlier attempts at its task had in other processes.
+        """Return the brief of an attempt with what earlier attempts at its task did in other processes.
 
-        WorkFailed where it is not known whether one of them happened.
+        An attempt that goes on from the last one gets its finished steps, another one the effects of all.
+
+        Raises:
+            WorkFailed: it is not known whether one of the effects happened.
         """
         is_remote = any(agent.queue for agent in state.requested.roster.agents)
         if self._runner.dispatcher is None or not is_remote:
             return brief
         effects = dict(brief.effects or {})
+        steps = brief.steps
         for event in [entry.event for entry in await self.journal.read(run)]:
             if not isinstance(event, ev.StepStarted) or event.kind != "worker" or event.task != brief.work.task:
                 continue
-            if event.attempt < brief.work.number and (
-                entries := await _read_if_known(self.journal, event.nested_run(run))
-            ):
-                effects |= _effects_of(replay(entries).tasks[event.task])
-        return structs.replace(brief, effects=effects)
+            entries = await _read_if_known(self.journal, event.nested_run(run))
+            if event.attempt >= brief.work.number or not entries:
+                continue
+            progress = replay(entries).tasks[event.task]
+            if progress.in_doubt():
+                raise WorkFailed(EFFECT_IN_DOUBT, NOTHING)
+            effects |= _effects_of(progress)
+            if brief.keep and event.attempt == brief.work.number - 1:
+                steps = {**(steps or {}), **(progress.steps or {})}
+        return structs.replace(brief, effects=brief.effects if brief.keep else effects, steps=steps)
 
 
 def _effects_of(progress: Progress) -> dict[str, Raw]:
-    """What the attempts at a task changed in the world, by request."""
-    if progress.in_doubt():
-        raise WorkFailed(EFFECT_IN_DOUBT, NOTHING)
+    """Return what the attempts at a task changed in the world, by request."""
     effects = dict(progress.effects or {})
     for step in (progress.steps or {}).values():
-        if step.effect == "effect" and step.result is not None and step.good:
+        if step.kind == "tool" and step.effect == "effect" and step.result is not None and step.good:
             effects[step.request] = step.result
     return effects
 
@@ -295,6 +308,7 @@ def _bounded_request(step: StartingStep, nested: NestedRequest, reserved: Amount
         policy=structs.replace(request.policy, limits=limits, grace=grace),
         deadline=min(request.deadline, deadline),
         seed=outer.seed if nested.kind == "worker" else step.seed(),
+        origin=step.origin(nested.kind),
         parent=step.parent(nested.kind),
         queue=nested.queue or request.queue,
     )
@@ -500,32 +514,29 @@ def _open_answers(state: RunState, answer: ev.InputAnswered | None) -> tuple[ev.
 # --- what a run, and the runs inside it, did
 
 
-async def had_effects(journal: Journal, run: str, entries: Sequence[ev.Entry]) -> bool:
-    """Whether something was changed in the world by a run or by those inside it, or may have been."""
-    if _changed_something(entries):
-        return True
-    for name in _runs_started(run, entries):
-        inner = await _read_if_known(journal, name)
-        if inner and await had_effects(journal, name, inner):
-            return True
-    return False
+async def list_calls(
+    journal: Journal, run: str, entries: Sequence[ev.Entry], state: RunState
+) -> tuple[EarlierCall, ...]:
+    """Return the calls of a run, of the runs inside it, and of earlier runs it does again, that changed something.
+
+    Calls that may have happened are among them. The attempts of a worker in another process count as the run's own.
+    """
+    calls = [call for round_, call in state.acted.values() if round_ < 0]
+    for progress in state.tasks.values():
+        calls += [call if call.run else structs.replace(call, run=run) for call in progress.list_calls()]
+    for step in (entry.event for entry in entries):
+        if not isinstance(step, ev.StepStarted) or step.effect != "idempotent":  # such a step may have started a run
+            continue
+        name = step.nested_run(run)
+        if inner := await _read_if_known(journal, name):
+            own = run if step.kind == "worker" else name
+            inside = await list_calls(journal, name, inner, replay(inner))
+            calls += [structs.replace(call, run=own) if call.run == name else call for call in inside]
+    return tuple({_identify_call(call): call for call in calls}.values())
 
 
-def _changed_something(entries: Sequence[ev.Entry]) -> bool:
-    begun: set[tuple[str, int, int]] = set()
-    for event in (entry.event for entry in entries):
-        if isinstance(event, ev.StepStarted) and event.effect == "effect":
-            begun.add((event.task, event.attempt, event.step))
-        elif isinstance(event, ev.StepFinished) and not event.good:
-            begun.discard((event.task, event.attempt, event.step))
-    return bool(begun)
-
-
-def _runs_started(run: str, entries: Sequence[ev.Entry]) -> Iterator[str]:
-    """The names of runs that the steps of a run may have started: such a step can be repeated."""
-    for entry in entries:
-        if isinstance(entry.event, ev.StepStarted) and entry.event.effect == "idempotent":
-            yield entry.event.nested_run(run)
+def _identify_call(call: EarlierCall) -> tuple[str, str, str, Instant]:
+    return call.run, call.task, call_digest(call.tool, call.arguments), call.at
 
 
 async def requests_around(
@@ -615,9 +626,6 @@ def question_inside(nested: NestedRun, *, workers: tuple[str, ...]) -> WorkFaile
         own = (progress.worker,) if progress is not None and not inner.workers else inner.workers
         inner = structs.replace(inner, what=request.what, workers=own, run=nested.run, task=request.task)
     text = request.text
-    if request.what == "effect" and not inner.tool and (call := _doubtful_call(nested, request.task)) is not None:
-        inner = structs.replace(inner, tool=call.tool, arguments=call.arguments)
-        text = f"{call.tool}({bytes(encode_value(call.arguments)).decode()})"
     if request.what == "plan" and not request.task:
         planned = [progress.task for progress in state.tasks.values() if progress.parent is None]
         tasks = [task for task in planned if state.tasks[task.id].round == state.round]
@@ -636,9 +644,3 @@ def doubtful_calls(task: TaskTrace) -> list[Question]:
             arguments = cast("dict[str, object]", step.arguments) if isinstance(step.arguments, dict) else {}
             questions.append(Question("effect", step.name, arguments))
     return questions
-
-
-def _doubtful_call(nested: NestedRun, name: TaskId) -> Question | None:
-    tasks = trace(nested.run, nested.entries).tasks
-    calls = [call for task in tasks if task.id == name for call in doubtful_calls(task)]
-    return calls[0] if calls else None

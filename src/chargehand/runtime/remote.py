@@ -17,7 +17,7 @@ from chargehand.engine.failure import Failure, Missing
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task
 from chargehand.engine.roster import Agent
-from chargehand.engine.state import Progress, RunState, Status
+from chargehand.engine.state import Progress, RunState, Status, Step
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import gap
 from chargehand.errors import ChargehandError
@@ -75,7 +75,7 @@ async def _attempt_remotely(agent: Agent, queue: str, brief: Brief, context: Ste
             raise WorkFailed(Failure("resource", f"{agent.name}: {error}")) from error
         if run.state.ended is None and run.state.input is not None:
             raise question_inside(run, workers=())
-        return Done(_outcome(brief, run), run.used)
+        return Done(_outcome(brief, run), run.used, acted=run.calls)
 
     outcome = await context.step(
         agent.name,
@@ -115,6 +115,7 @@ def _request(context: StepContext, agent: Agent, brief: Brief, bounds: RunBounds
         turns=(),
         answer_format=None,
         earlier=_earlier(context, brief),
+        acted=tuple(call for round_, call in brief.acted.values() if round_ < brief.round),
     )
     request = request_tasks(base, [structs.replace(agent, fallbacks=(), queue=UNSET)], [task])
     retry = structs.replace(request.policy.retry, attempts=1)
@@ -126,11 +127,29 @@ def _earlier(context: StepContext, brief: Brief) -> ev.EarlierAttempts:
         count=brief.work.number - 1,
         failure=Failure("logic", brief.failure, first=brief.first_failure) if brief.failure else None,
         effects=brief.effects or {},
+        calls=brief.earlier,
+        failed_calls=brief.failed_calls or {},
+        steps={number: _record(step) for number, step in (brief.steps or {}).items()} if brief.keep else {},
         answers=brief.answers or {},
         replies=brief.replies or {},
         refused=brief.refused,
         began=brief.began,
         planned=context.where.planned,
+    )
+
+
+def _record(step: Step) -> ev.RecordedStep:
+    assert step.result is not None, "an attempt in another process goes on from finished steps only"
+    return ev.RecordedStep(
+        name=step.name,
+        request=step.request,
+        result=step.result,
+        kind=step.kind,
+        effect=step.effect,
+        good=step.good,
+        arguments=step.arguments or ev.NULL,
+        at=step.at,
+        calls=step.calls,
     )
 
 

@@ -21,7 +21,7 @@ from chargehand.engine.admit import admit
 from chargehand.engine.budget import Amount
 from chargehand.engine.fold import begin, fold, replay
 from chargehand.engine.lint import lint
-from chargehand.engine.plan import TaskId
+from chargehand.engine.plan import NO_TASK, TaskId
 from chargehand.engine.policy import Seconds
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value
@@ -33,7 +33,7 @@ from chargehand.runtime.commands import receiving_commands
 from chargehand.runtime.dispatch_port import Dispatcher
 from chargehand.runtime.executor import Executor, Listener
 from chargehand.runtime.listeners import combine_listeners, find_tracer, recall_history
-from chargehand.runtime.nested import NestedRuns, cancel_remote_runs, had_effects, runs_waiting_inside
+from chargehand.runtime.nested import NestedRuns, cancel_remote_runs, list_calls, runs_waiting_inside
 from chargehand.runtime.remote import RemoteExecutor
 from chargehand.runtime.run_loop import Clock, RunLoop, TextListener, steady
 
@@ -117,10 +117,43 @@ async def fork_offers(journal: Journal, run: str, entries: Sequence[ev.Entry]) -
 
     Not where something was changed in the world: it might be changed twice.
     """
-    offered = offers(replay(entries))
-    if await had_effects(journal, run, entries):
+    state = replay(entries)
+    offered = offers(state)
+    if await list_calls(journal, run, entries, state):
         return offered
     return tuple(offer for offer in offered if offer.missing is None or offer.missing.gaps)
+
+
+async def offer_results(
+    journal: Journal,
+    run: str,
+    entries: Sequence[ev.Entry],
+    offered: Sequence[ev.Offer],
+    *,
+    unserved: Sequence[str] = (),
+) -> ev.ResultsOffered:
+    """Return what a run hands to one that does it again: results, effects, and answers of persons.
+
+    Args:
+        journal: the journal of the run.
+        run: the run that is done again.
+        entries: all its entries.
+        offered: the results that the new run may take over.
+        unserved: parts of the request that no worker can do, where the plan is taken over.
+    """
+    state = replay(entries)
+    replies = {task: progress.replies for task, progress in state.tasks.items() if progress.replies}
+    replies = {**state.offered_replies, **replies}
+    if state.planning.replies:
+        replies[NO_TASK] = state.planning.replies
+    return ev.ResultsOffered(
+        run=run,
+        offers=tuple(offered),
+        unserved=tuple(unserved),
+        calls=await list_calls(journal, run, entries, state),
+        replies=replies,
+        origin=state.origin or run,
+    )
 
 
 def checked(request: ev.RunRequested, now: float, *, late: float = 0.0) -> ev.RunRequested:
@@ -331,7 +364,8 @@ class Runner:
         state = replay(entries)
         same = request.plan is not None and request.goal == state.requested.goal
         offered = await fork_offers(self._journal, source, entries)
-        more = ev.ResultsOffered(source, offered, tuple(state.unserved) if same else ())
+        unserved = tuple(state.unserved) if same else ()
+        more = await offer_results(self._journal, source, entries, offered, unserved=unserved)
         return await self.start(run, request, also=[more], wait_for_input=wait_for_input)
 
     async def drain(self, patience: Seconds) -> None:

@@ -498,7 +498,10 @@ class Tracer:
             attempt.nested.append(event.nested_run(self.trace.run))
 
     def _take_arguments(self, event: ev.StepStarted) -> object:
-        """With what a tool is called: a model said so in a step before. Journals without ids go by the name."""
+        """Return the arguments of a tool call, which a model gave in an earlier step.
+
+        Journals without ids of calls go by the name of the tool.
+        """
         calls = self._requested_calls.get(event.task, [])
         latest_first = [call for call in reversed(calls) if call.id == event.call]
         same_name = [call for call in calls if call.name == event.name]
@@ -571,8 +574,27 @@ class Tracer:
                 question.also = event.also
                 question.by = event.by
                 self._note_end(question.task, self.state.at)  # a person may say that an effect was had
-                if event.verdict == "done":
-                    self.tasks[question.task].result = _value(event.result)
+                self._take_results(question, event, at)
+
+    def _take_results(self, question: QuestionTrace, event: ev.InputAnswered, at: Seconds) -> None:
+        """Show what a person says that calls in doubt returned. A question without steps is of an earlier version."""
+        fields = question.question
+        if question.what != "effect" or (fields is not None and fields.run):
+            return
+        if fields is None or not fields.step:
+            if event.verdict == "done":
+                self.tasks[question.task].result = event.result
+            return
+        asked = ev.InputRequested(question.number, "effect", question.task, question.text, fields)
+        verdicts: dict[int, ev.InputAnswered | ev.CallVerdict] = {verdict.call: verdict for verdict in event.also}
+        verdicts[asked.calls[0].call] = event
+        for call in asked.calls:
+            verdict = verdicts.get(call.call)
+            for attempt in self.tasks[call.task].attempts if verdict is not None and verdict.verdict == "done" else ():
+                for step in attempt.steps:
+                    if step.step == call.step and step.seconds is None and verdict is not None:
+                        step.result = verdict.result
+                        step.seconds = at - step.began
 
     def _noted(self, event: ev.Noted, at: Seconds, _used: Amount) -> None:
         self.trace.notes.append(NoteTrace(at, event.text, event.task, event.attempt, event.fact))

@@ -15,7 +15,15 @@ from msgspec import Raw, Struct, structs
 
 from chargehand.concurrency import Begun
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.declared import Declared, Write, WrittenDuration, check_declared, is_async, seconds_of
+from chargehand.engine.declared import (
+    Declared,
+    Write,
+    WrittenDuration,
+    argument_problem,
+    check_declared,
+    is_async,
+    seconds_of,
+)
 from chargehand.engine.events import Effect
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
@@ -29,9 +37,12 @@ __all__ = [
     "CallKey",
     "Caller",
     "Costs",
+    "LookUp",
     "Tool",
     "ToolFailed",
     "Toolbox",
+    "Unknown",
+    "UnknownOutcome",
     "as_tool",
     "tool",
     "tool_from_schema",
@@ -47,6 +58,17 @@ _SCHEMA = 'the JSON Schema of its arguments as a dict: {"properties": {"city": {
 Approve: TypeAlias = bool | Literal["always", "never"]
 Reckon: TypeAlias = Callable[[dict[str, Any]], Amount]
 _AnyTool = TypeVar("_AnyTool")
+
+
+class UnknownOutcome(Struct, frozen=True):
+    """The answer of a look-up that cannot tell whether a call happened. Use `Unknown`."""
+
+
+Unknown = UnknownOutcome()
+LookUp: TypeAlias = Callable[[Mapping[str, Any], str], object]
+"""Takes the arguments and the idempotency key of a call. Returns its result, None (it did not happen) or `Unknown`; or
+an awaitable of it.
+"""
 
 
 class Costs(Struct, frozen=True):
@@ -123,16 +145,31 @@ class Tool(Declared, frozen=True):
     """What it returns is what other workers wrote: their words, not data."""
     toolbox: Toolbox | None = None
     """Opened before it is called."""
+    happened: LookUp | None = None
+    """Looks up whether a call happened, after a crash or a lost reply; None: a person is asked."""
 
     def __post_init__(self) -> None:
         if not self.timeout > 0 or self.cap < 1:
             raise Invalid(f"tool {self.name!r}: timeout and cap must be more than nothing")
         if self.stable and (self.poll or self.effect != "read"):
             raise Invalid(f"tool {self.name!r} is stable, so it only reads and is not polled; leave out one of them")
+        if self.happened is not None:
+            self._check_look_up(self.happened)
         if self.arguments is None:
             structs.force_setattr(self, "arguments", function_arguments(self.function, self.name))
         if not self.quick:
             structs.force_setattr(self, "quick", is_async(self.function))
+
+    def _check_look_up(self, happened: LookUp) -> None:
+        if self.effect != "effect":
+            raise Invalid(
+                f"tool {self.name!r}: only an effect is looked up; add effect='effect', or leave happened out"
+            )
+        if problem := argument_problem(happened, "arguments", "key"):
+            raise Invalid(
+                f"tool {self.name!r}: happened cannot take the arguments and the key of a call ({problem}); "
+                "write: def look(arguments, key)"
+            )
 
     @property
     def name(self) -> str:
@@ -162,6 +199,29 @@ class Tool(Declared, frozen=True):
         if self.arguments.caller:
             values[self.arguments.caller] = caller or Caller(key)
         return await self.call_with(values)
+
+    async def look_up(self, arguments: Mapping[str, object], key: str) -> object:
+        """Ask `happened` about a call.
+
+        Returns:
+            The result of the call, None if it did not happen, or `Unknown`.
+
+        Raises:
+            ToolFailed: the look-up failed.
+        """
+        assert self.happened is not None, "only a tool with a look-up is asked"
+        values = {"arguments": arguments, "key": key}
+        if is_async(self.happened):
+            return await self._settled(self._happened, values)
+        try:
+            value = await THREADS.call(self._happened, values, self.timeout)
+        except GivenUp:
+            raise self._late() from None
+        return await self._settled(lambda: value, {}) if inspect.isawaitable(value) else value
+
+    def _happened(self, arguments: Mapping[str, object], key: str) -> object:
+        assert self.happened is not None, "only a tool with a look-up is asked"
+        return self.happened(arguments, key)
 
     async def call_with(self, values: dict[str, Any]) -> object:
         """Call with arguments that were checked; ToolFailed when it does not work out."""
@@ -263,7 +323,9 @@ def unpack_toolboxes(tools: Sequence[_AnyTool | Toolbox]) -> tuple[_AnyTool | To
 
 
 class ToolSettings(TypedDict, total=False):
-    """What may be said of a tool besides its name; `Tool` says what each means."""
+    """Settings of a tool besides its name; `Tool` explains each."""
+
+    happened: LookUp | None
 
     effect: Effect
     cap: int

@@ -17,8 +17,9 @@ from chargehand.engine.policy import Seconds
 from chargehand.engine.state import Status
 from chargehand.engine.view import offers
 from chargehand.errors import Refused
+from chargehand.journal.protocol import Journal
 from chargehand.journal.store import journal_store
-from chargehand.runtime.runner import fork_offers
+from chargehand.runtime.runner import fork_offers, offer_results
 from chargehand.runtime.trace import Tracer
 from chargehand.server.api.operations import operation
 from chargehand.server.api.runs import RunSummaries, begin_once, begin_run, begins_run, bounds_of, run_info
@@ -200,7 +201,7 @@ async def retry_run(tenant: Tenant, request: Request, run: str, body: RetryBody)
 
     async def make_new(old: RecordedRun) -> NewRun:
         if body.tasks:
-            return _new_run(old, _plan(old), _known_tasks(old, body.tasks))
+            return await _new_run(tenant.journal, old, _plan(old), _known_tasks(old, body.tasks))
         state = old.state
         offered = await fork_offers(tenant.journal, old.run, old.entries)
         partly = {_planned_task(old, offer) for offer in offers(state) if offer not in offered}
@@ -209,7 +210,7 @@ async def retry_run(tenant: Tenant, request: Request, run: str, body: RetryBody)
             names_text = listed([f'"{name}"' for name in _task_names(old)])
             raise Refused(f'every task was done; name those to be done again: {{"tasks": [{names_text}]}}')
         # a plan that left parts of the request out would leave them out again: it is made anew
-        return _new_run(old, None if state.unserved else _plan(old), partly)
+        return await _new_run(tenant.journal, old, None if state.unserved else _plan(old), partly)
 
     return await _run_again(tenant, request, run, body, make_new)
 
@@ -244,7 +245,7 @@ async def preview_fork(tenant: Tenant, run: str, body: ForkBody) -> ForkPreview:
 async def _forked(tenant: Tenant, old: RecordedRun, body: ForkBody) -> NewRun:
     plan = body.plan or (_plan(old) if body.goal is None else None)
     offered = await fork_offers(tenant.journal, old.run, old.entries)
-    return _new_run(old, plan, _known_tasks(old, body.again), fork=body, offered=offered)
+    return await _new_run(tenant.journal, old, plan, _known_tasks(old, body.again), fork=body, offered=offered)
 
 
 @operation("DELETE", "/api/runs/{run}", scope="admin")
@@ -278,7 +279,7 @@ async def skip_task(tenant: Tenant, request: Request, run: str, task: str, body:
             raise Refused(f"nothing is left of the plan without task {task!r}; cancel the run instead")
         names_text = ", ".join(sorted(gone))
         note = ev.Noted(f"a person skipped {names_text} of run {run}; whatever needed it goes on without it")
-        return _new_run(old, structs.replace(plan, tasks=tasks), (), note)
+        return await _new_run(tenant.journal, old, structs.replace(plan, tasks=tasks), (), note)
 
     return await _run_again(tenant, request, run, body, make_new)
 
@@ -300,7 +301,7 @@ async def reassign_task(tenant: Tenant, request: Request, run: str, task: str, b
             structs.replace(planned_task, worker=body.worker, match=None) if planned_task.id == task else planned_task
             for planned_task in plan.tasks
         )
-        return _new_run(old, structs.replace(plan, tasks=tasks), [task])
+        return await _new_run(tenant.journal, old, structs.replace(plan, tasks=tasks), [task])
 
     return await _run_again(tenant, request, run, body, make_new)
 
@@ -332,7 +333,8 @@ async def _cancel(tenant: Tenant, run: str) -> RecordedRun:
         raise Problem(409, "busy", f"run {run!r} was cancelled and has not stopped yet; try again soon") from error
 
 
-def _new_run(
+async def _new_run(
+    journal: Journal,
     old: RecordedRun,
     plan: Plan | None,
     again: Iterable[str],
@@ -356,7 +358,7 @@ def _new_run(
     unserved = tuple(old.state.unserved) if plan is not None and goal == old.requested.goal else ()
     undone = _with_dependents(plan, again)
     taken = tuple(offer for offer in results if _planned_task(old, offer) not in undone)
-    also = (ev.ResultsOffered(old.run, taken, unserved), *also)
+    also = (await offer_results(journal, old.run, old.entries, taken, unserved=unserved), *also)
     requested = old.requested
     return NewRun(
         goal,

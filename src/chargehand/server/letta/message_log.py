@@ -304,7 +304,7 @@ class MessageLog:
         if approval is None or approval.question.question is None or not approval.calls:
             return
         word = "approve" if event.verdict == "approve" else "reject"
-        first = ev.CallVerdict(approval.question.question.call, word, event.feedback, decode_value(event.result))
+        first = ev.CallVerdict(approval.question.question.call, word, event.feedback, event.result)
         answers = {answer.call: answer for answer in (first, *event.also)}
         calls = [call for call in self._calls if call.wire.tool_call_id in approval.calls and call.number in answers]
         verdicts = tuple(self._read_verdict(call, answers[call.number]) for call in calls)
