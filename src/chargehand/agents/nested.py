@@ -221,6 +221,7 @@ class Subteam(Struct, frozen=True, eq=False):
             roster=structs.replace(request.roster, supervision=supervision),
             inputs=material_of(brief),
             outside=brief.outside or bool(brief.inputs),
+            replies=brief.replies or {},
             acted=(*brief.earlier, *(call for round_, call in brief.acted.values() if round_ < brief.round)),
         )
 
@@ -235,7 +236,7 @@ def came_of(name: str, nested: NestedRun) -> Came:
     assert end is not None, "a run that waits for a person is asked about outside"
     missing = _missing_of(nested.run, name, state, end)
     if end.ending not in ("complete", "partial"):
-        failure = _failure(nested, name, end, () if missing is None else missing.parts)
+        failure = _failure(nested, name, end, missing or Missing(()))
         return Came(nested.run, end.ending, missing=missing, failure=failure, acted=bool(nested.calls))
     values = [decode_value(result.value) for result in results(state) if result.value is not None]
     written = state.answer_written  # the team names what is missing by the ids of its own tasks
@@ -317,7 +318,7 @@ def _short(line: str, most: int) -> str:
 # --- why nothing came of it
 
 
-def _failure(nested: NestedRun, name: str, end: ev.RunEnded, missing: Sequence[str]) -> Failure:
+def _failure(nested: NestedRun, name: str, end: ev.RunEnded, missing: Missing) -> Failure:
     if end.ending == "cancelled":
         return Failure("logic", f"{name}: its run {nested.run!r} was cancelled", permanent=True)
     if end.ending == "needs_input":
@@ -328,7 +329,7 @@ def _failure(nested: NestedRun, name: str, end: ev.RunEnded, missing: Sequence[s
     if not tasks:
         failed = [event.failure for event in events if isinstance(event, ev.SupervisionFailed)][-1:]
     why = " ".join(failure.message for failure in failed) or _WHY.get(end.reason, "it could not make a plan")
-    message = f"{name}: nothing came of it ({end.reason}). {' '.join(missing) or why}".strip()
+    message = f"{name}: nothing came of it ({end.reason}). {' '.join(missing.parts) or why}".strip()
     is_final = bool(failed) and all(failure.permanent for failure in failed)
     # another run would not know, and do it or ask for it again
     once = ONCE if nested.calls else NOT_ALLOWED if refused_by_person(nested.entries) else ""
@@ -343,6 +344,7 @@ def _failure(nested: NestedRun, name: str, end: ev.RunEnded, missing: Sequence[s
         code_error=next((cause.code_error for cause in causes if cause.code_error is not None), None),
         refusal=next((cause.refusal for cause in causes if cause.refusal is not None), None),
         cap=end.cap,
+        gaps=tuple(gap for gap in missing.gaps if gap.tool),
         ended=end.reason if end.reason in ("deadline", "budget") else "",
     )
 

@@ -299,8 +299,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         if problem := objection(self.ready.worker.rules, called, call.name, step):
             return _PlannedCall(call, tool, self._mistaken(problem))
         reason = self._approval_reason(call, tool)
-        if reason is not None:
-            return self._with_approval(call, tool, reason, number)
+        if reason is not None or self._is_decided(call):
+            return self._with_approval(call, tool, reason or "declared", number)
         return _PlannedCall(call, tool, earlier=self._earlier.get(_identity(call)) if tool.stable else None)
 
     def _always_asks(self, tool: Tool) -> bool:
@@ -354,12 +354,21 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         """The requests of the steps that this attempt goes on from."""
         return {step.request for step in (self.brief.steps or {}).values() if step.effect == "effect"}
 
-    def _with_approval(self, call: ToolCall, tool: Tool, reason: AskedBecause, number: int) -> _PlannedCall:
-        """A call that needs approval. Approval is for one call: the same a second time is asked for again."""
+    def _is_decided(self, call: ToolCall) -> bool:
+        """Return whether a person decided on this very call: why it was asked about may not hold any more."""
+        return bool(self.brief.answers) and self._approval_key(call)[0] in self.brief.answers
+
+    def _approval_key(self, call: ToolCall) -> tuple[str, int]:
+        """Return what the approval of a call is kept under, and for which of the equal calls it is, from 1."""
         which = _identity(call)
         failed = (self.brief.failed_calls or {}).get(digest(*which), 0)
         times = max(self._allowed.get(which, failed), self._acted.get(which, 0)) + 1
-        key = digest(*which, str(times))
+        return digest(*which, str(times)), times
+
+    def _with_approval(self, call: ToolCall, tool: Tool, reason: AskedBecause, number: int) -> _PlannedCall:
+        """A call that needs approval. Approval is for one call: the same a second time is asked for again."""
+        which = _identity(call)
+        key, times = self._approval_key(call)
         earlier = self._repeats(call) if tool.effect == "effect" else None
         answers = self.brief.answers or {}
         if key in answers:

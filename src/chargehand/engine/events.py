@@ -272,6 +272,8 @@ class RunRequested(_Fact, frozen=True, tag="run.requested"):
     """
     acted: tuple[EarlierCall, ...] = ()
     """Calls of earlier runs that changed something, for a nested run that does their work again."""
+    replies: dict[str, Raw] = {}
+    """What persons answered to questions in words of such a run, by question."""
     earlier: EarlierAttempts | None = None
     """Of the attempt of a worker in another process: what its task has seen in the run that waits for it."""
 

@@ -261,6 +261,8 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     """The cap of the budget that did not cover it (kind `budget`); `null`: another reason, or it is not known."""
     cause: str = ""
     """What ended the attempt while its effect was open (kind `uncertain`); empty: it is not known."""
+    gaps: tuple["Gap", ...] = ()
+    """Of a team that works for another: its refused calls and its effects in doubt."""
     ended: Literal["", "deadline", "budget"] = ""
     """Of a team that works for another: the reason its run ended early for; empty: another reason."""
 

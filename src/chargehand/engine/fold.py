@@ -57,6 +57,7 @@ def begin(entry: ev.Entry) -> RunState:
         for progress in state.tasks.values():
             _take_earlier(progress, requested.earlier, entry.at)
     _note_earlier_calls(state, requested.acted)
+    state.replies = dict(requested.replies)
     return state
 
 
@@ -277,6 +278,7 @@ def _fail(state: RunState, progress: Progress) -> None:
     """Settle a task as failed. Its effects are not repeated unasked by tasks of later rounds."""
     for call in progress.list_calls():
         state.acted[call_digest(call.tool, call.arguments)] = (progress.round, call)
+        state.acted_in_vain.append((progress.round, call))
     _settle(state, progress, Status.FAILED)
 
 
@@ -491,7 +493,8 @@ def _attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
         progress.failures = 0
         _forget_steps(progress)
     if not progress.steps and state.requested.earlier is None:
-        progress.earlier = progress.calls + state.acted_in_task.get(event.task, ())
+        in_vain = [call for round_, call in state.acted_in_vain if round_ < progress.round]
+        progress.earlier = progress.calls + state.acted_in_task.get(event.task, ()) + tuple(in_vain)
     progress.looks += progress.can_look_up()
     progress.attempt = event.attempt
     progress.worker = event.worker
@@ -564,19 +567,10 @@ def _step_finished(state: RunState, event: ev.StepFinished) -> None:
     step.calls = event.calls
     state.ledger.settle(step.reserved, event.used)
     if progress.refusals and event.good and step.effect != "read":
-        _make_good(progress, event, step)
-
-
-def _make_good(progress: Progress, event: ev.StepFinished, step: Step) -> None:
-    """Strike the oldest refused call of a tool that was called again after its model knew of the refusal."""
-    for refused in progress.refusals:
-        is_later = event.attempt > refused.attempt or any(
-            refused.after < number < event.step and earlier.kind == "model"
-            for number, earlier in (progress.steps or {}).items()
+        made = call_digest(step.name, step.decoded_arguments)
+        progress.refusals = tuple(
+            refused for refused in progress.refusals if call_digest(refused.tool, refused.arguments) != made
         )
-        if refused.tool == step.name and is_later:
-            progress.refusals = tuple(each for each in progress.refusals if each is not refused)
-            return
 
 
 def _step_looked_up(state: RunState, event: ev.StepLookedUp) -> None:
@@ -771,9 +765,7 @@ def _note_verdict(
 ) -> None:
     answers[call.key] = _refusal(verdict)
     if answers[call.key]:
-        last = max(progress.steps or {}, default=0)
-        refused = RefusedCall(call.tool, call.arguments, answers[call.key], progress.attempt, last)
-        progress.refusals = (*progress.refusals, refused)
+        progress.refusals = (*progress.refusals, RefusedCall(call.tool, call.arguments, answers[call.key]))
 
 
 def _call_judged(state: RunState, progress: Progress, event: ev.InputAnswered, asked: ev.InputRequested) -> None:

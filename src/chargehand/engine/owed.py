@@ -136,7 +136,7 @@ def brief(state: RunState, work: Work) -> Brief:
     instruction = progress.instruction or progress.task.instruction
     first = next(iter(state.tasks.values())).round  # of what stands: a plan that a person sent back does not
     earlier = state.requested.earlier
-    offered = state.offered_replies.get(work.task)
+    offered = {**state.replies, **state.offered_replies.get(work.task, {})}
     return Brief(
         work,
         goal,
@@ -153,8 +153,8 @@ def brief(state: RunState, work: Work) -> Brief:
         keep=progress.keep,
         failure=failure,
         first_failure=progress.failure.first if progress.failure is not None else "",
-        answers=progress.answers if offered is None else dict.fromkeys(offered, "") | (progress.answers or {}),
-        replies=progress.replies if offered is None else offered | (progress.replies or {}),
+        answers=dict.fromkeys(offered, "") | (progress.answers or {}) if offered else progress.answers,
+        replies=offered | (progress.replies or {}) if offered else progress.replies,
         tasks=(progress.task,),
         outside=bool(progress.instruction) or state.is_rerun or progress.round > first or state.requested.outside,
         handed_on=progress.handed_on,

@@ -131,10 +131,6 @@ class RefusedCall(Struct, frozen=True, gc=False):
     """Its arguments."""
     reason: str
     """The reason the person gave."""
-    attempt: int
-    """The attempt that wanted the call."""
-    after: int
-    """The last finished step before the question; a later reply of the model knows of the refusal."""
 
 
 _MOST_LOOKS = 5
@@ -310,6 +306,10 @@ class RunState(Struct, gc=False):
     """
     acted_in_task: dict[TaskId, tuple[EarlierCall, ...]] = {}
     """Those of earlier runs, by the task that made them."""
+    acted_in_vain: list[tuple[int, EarlierCall]] = []
+    """Calls of tasks that failed, with the round of the task: a task of a later round stands in for it."""
+    replies: dict[str, Raw] = {}
+    """What persons answered to questions in words of an earlier nested run, by question."""
     origin: str = ""
     """What idempotency keys begin with; empty: the name of the run."""
     offered_replies: dict[TaskId, dict[str, Raw]] = {}

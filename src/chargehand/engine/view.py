@@ -155,8 +155,10 @@ def _doubt_gap(progress: Progress, step: Step) -> Gap:
 
 def _gaps_of(state: RunState, progress: Progress) -> tuple[Gap, ...]:
     """Return why there is nothing from a task; each effect in doubt is a gap of its own."""
-    doubts = progress.open_effects() if progress.in_doubt() else ()
-    return tuple(_doubt_gap(progress, step) for _, step in doubts) or (gap(state, progress),)
+    if progress.in_doubt():
+        return tuple(_doubt_gap(progress, step) for _, step in progress.open_effects())
+    inside = () if progress.failure is None else progress.failure.gaps
+    return (gap(state, progress), *(structs.replace(each, task=progress.task.id) for each in inside))
 
 
 def refused_gaps(state: RunState) -> tuple[Gap, ...]:

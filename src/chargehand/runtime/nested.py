@@ -7,7 +7,7 @@ processes of its queue.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar, cast
@@ -524,15 +524,36 @@ async def list_calls(
     calls = [call for round_, call in state.acted.values() if round_ < 0]
     for progress in state.tasks.values():
         calls += [call if call.run else structs.replace(call, run=run) for call in progress.list_calls()]
-    for step in (entry.event for entry in entries):
-        if not isinstance(step, ev.StepStarted) or step.effect != "idempotent":  # such a step may have started a run
-            continue
+    async for step, inner in _read_runs_started(journal, run, entries):
         name = step.nested_run(run)
-        if inner := await _read_if_known(journal, name):
-            own = run if step.kind == "worker" else name
-            inside = await list_calls(journal, name, inner, replay(inner))
-            calls += [structs.replace(call, run=own) if call.run == name else call for call in inside]
+        own = run if step.kind == "worker" else name
+        inside = await list_calls(journal, name, inner, replay(inner))
+        calls += [structs.replace(call, run=own) if call.run == name else call for call in inside]
     return tuple({_identify_call(call): call for call in calls}.values())
+
+
+async def list_replies(
+    journal: Journal, run: str, entries: Sequence[ev.Entry], state: RunState
+) -> dict[TaskId, dict[str, Raw]]:
+    """Return what persons answered to questions in words of a run and the runs inside it, by task of the run."""
+    replies = {task: dict(progress.replies) for task, progress in state.tasks.items() if progress.replies}
+    for task, offered in state.offered_replies.items():
+        replies[task] = {**offered, **replies.get(task, {})}
+    async for step, inner in _read_runs_started(journal, run, entries):
+        for inside in (await list_replies(journal, step.nested_run(run), inner, replay(inner))).values():
+            replies[step.task] = {**inside, **replies.get(step.task, {})}
+    return replies
+
+
+async def _read_runs_started(
+    journal: Journal, run: str, entries: Sequence[ev.Entry]
+) -> AsyncGenerator[tuple[ev.StepStarted, list[ev.Entry]]]:
+    """Yield the steps that started runs, with the entries of the run."""
+    for step in (entry.event for entry in entries):
+        if isinstance(step, ev.StepStarted) and step.effect == "idempotent":  # such a step may have started a run
+            inner = await _read_if_known(journal, step.nested_run(run))
+            if inner:
+                yield step, inner
 
 
 def _identify_call(call: EarlierCall) -> tuple[str, str, str, Instant]:

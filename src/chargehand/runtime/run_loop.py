@@ -20,6 +20,7 @@ from chargehand.engine.fold import fold
 from chargehand.engine.owed import brief, wake_at
 from chargehand.engine.policy import Instant
 from chargehand.engine.state import RunState, Work
+from chargehand.engine.view import work_until
 from chargehand.errors import ChargehandError, Fenced, PlanInvalid, Refused, StoreUnavailable
 from chargehand.journal.codec import check
 from chargehand.journal.protocol import Journal, Lease
@@ -376,14 +377,14 @@ class RunLoop:
                 self._release_due()
             if state.ended is not None:
                 return
-            if not self._waits_for_input and self._stuck_without_a_person():
+            if not self._waits_for_input and self._stuck_without_a_person(now):
                 return
             if not (self._inbox or self._urgent):
                 await self._next_wakeup(now)
 
-    def _stuck_without_a_person(self) -> bool:
+    def _stuck_without_a_person(self, now: float) -> bool:
         state = self.state
-        startable = state.approved and bool(state.ready_queues)
+        startable = state.approved and bool(state.ready_queues) and now < work_until(state)
         return not (state.input is None or state.owing or state.timers or startable or self._inbox)
 
     def _take_in(self, now: float) -> None:

@@ -33,7 +33,13 @@ from chargehand.runtime.commands import receiving_commands
 from chargehand.runtime.dispatch_port import Dispatcher
 from chargehand.runtime.executor import Executor, Listener
 from chargehand.runtime.listeners import combine_listeners, find_tracer, recall_history
-from chargehand.runtime.nested import NestedRuns, cancel_remote_runs, list_calls, runs_waiting_inside
+from chargehand.runtime.nested import (
+    NestedRuns,
+    cancel_remote_runs,
+    list_calls,
+    list_replies,
+    runs_waiting_inside,
+)
 from chargehand.runtime.remote import RemoteExecutor
 from chargehand.runtime.run_loop import Clock, RunLoop, TextListener, steady
 
@@ -142,8 +148,7 @@ async def offer_results(
         unserved: parts of the request that no worker can do, where the plan is taken over.
     """
     state = replay(entries)
-    replies = {task: progress.replies for task, progress in state.tasks.items() if progress.replies}
-    replies = {**state.offered_replies, **replies}
+    replies = await list_replies(journal, run, entries, state)
     if state.planning.replies:
         replies[NO_TASK] = state.planning.replies
     return ev.ResultsOffered(
