@@ -345,7 +345,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             if made not in self._matched:
                 others.append(earlier)
         if others:
-            return others[0]
+            return max(others, key=lambda earlier: _likeness(earlier, call))  # the first of those that are as close
         round_, elsewhere = brief.acted.get(which, (brief.round, None))
         return elsewhere if round_ < brief.round and which not in self._matched else None
 
@@ -664,6 +664,16 @@ def _as_object(arguments: str) -> str:
     except (msgspec.DecodeError, RecursionError):
         return ""
     return normalized
+
+
+def _likeness(earlier: EarlierCall, call: ToolCall) -> tuple[int, bool]:
+    """Return how much a call resembles an earlier one of the same tool: equal arguments, then that it is in doubt."""
+    try:
+        arguments = msgspec.json.decode(call.arguments or "{}", type=dict[str, object])
+    except (msgspec.DecodeError, RecursionError):
+        arguments = {}
+    equal = [name for name, value in arguments.items() if earlier.arguments.get(name) == value]
+    return len(equal), not earlier.happened
 
 
 def _normalized(arguments: str) -> str:

@@ -93,6 +93,7 @@ def _take_earlier(progress: Progress, earlier: ev.EarlierAttempts, now: Instant)
 def fold(state: RunState, entry: ev.Entry) -> None:
     """Apply one entry, in place."""
     state.seq = entry.seq
+    state.before = state.at
     state.at = entry.at
     event = entry.event
     FOLDS[type(event)](state, event)
@@ -344,11 +345,13 @@ def _run_released(state: RunState, _event: ev.RunReleased) -> None:
 
 def _run_resumed(state: RunState, _event: ev.RunResumed) -> None:
     crashed = state.released_at is None
-    if state.released_at is not None:
-        stood_still = state.at - state.released_at
+    stood_still = 0.0 if state.released_at is None else state.at - state.released_at
+    if crashed and state.requested.parent is not None:
+        stood_still = state.at - state.before  # the run around it, which a person may have kept waiting, bounds it
+    if stood_still:
         _give_time(state, stood_still)
         state.asked_at += stood_still  # or an open question would give the same time back once more
-        state.released_at = None
+    state.released_at = None
     for work in list(state.owing):
         if work.kind == "attempt":
             _interrupt(state, state.tasks[work.task], crashed=crashed)

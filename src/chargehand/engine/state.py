@@ -271,6 +271,8 @@ class RunState(Struct, gc=False):
     agents: dict[str, Agent]
     seq: int = 0
     at: Instant = 0.0
+    before: Instant = 0.0
+    """When the entry before the last one was written."""
     began: Instant = 0.0
     waited: Seconds = 0.0  # how long it stood still or waited for a person, which does not count
     tasks: dict[TaskId, Progress] = {}
