@@ -76,6 +76,8 @@ def _describe_run(_tracer: Tracer, event: ev.Event) -> _Description | None:
             return f"asked to cancel{_because(reason)}", "warn"
         case ev.PauseSet(paused=paused, reason=reason):
             return f"{'paused' if paused else 'unpaused'}{_because(reason)}", "warn"
+        case ev.WorkStopped():
+            return "the work under way is stopped", "warn"
         case ev.TimeRanOut():
             return "the time ran out: no more tasks, the rest of it is for the answer", "warn"
         case ev.RunEnded(ending=ending):
@@ -220,6 +222,14 @@ def _describe_attempt(tracer: Tracer, event: ev.Event) -> _Description | None:
             wait = max(0.0, after - tracer.state.at)
             going_on = ", from the finished steps" if keep else ""
             return f"falls back to {worker}" if worker else f"retry in {wait:.2g} s{going_on}", "warn"
+        case ev.AttemptStopped():
+            return "the run inside it has ended", "dim"
+        case _:
+            return _describe_step_event(tracer, event)
+
+
+def _describe_step_event(tracer: Tracer, event: ev.Event) -> _Description | None:
+    match event:
         case ev.StepStarted():
             return _describe_step(tracer, event), "dim"
         case ev.StepFinished():

@@ -88,6 +88,12 @@ def _look_up(state: RunState, report: ev.StepLookedUp) -> ev.Event:
     return report
 
 
+def _stopped(state: RunState, report: ev.AttemptStopped) -> ev.Event:
+    if (report.task, report.attempt) not in state.stopping:
+        raise Refused(f"the run inside attempt {report.attempt} of {report.task!r} is not waited for")
+    return report
+
+
 # --- the duties of the supervisor
 
 
@@ -271,6 +277,7 @@ _ADMISSIONS: dict[type, Callable[[RunState, Any], ev.Event]] = {
     ev.StepLookedUp: _look_up,
     ev.AttemptSucceeded: _outcome,
     ev.AttemptFailed: _outcome,
+    ev.AttemptStopped: _stopped,
     ev.TasksAdded: _proposal,
     ev.AnswerWritten: _answer,
     ev.TaskRefined: _refinement,

@@ -439,7 +439,7 @@ def _supervise(state: RunState, now: Instant) -> list[ev.Event]:
 
 def _next(state: RunState, now: Instant) -> ev.Event | None:
     if state.cancel is not None:
-        return ev.RunEnded("cancelled", "cancelled", gaps(state))
+        return _cancel(state, now)
     if state.time_up:
         return _finish(state, now)
     if state.paused or state.input is not None or state.planning.is_open:
@@ -456,6 +456,20 @@ def _next(state: RunState, now: Instant) -> ev.Event | None:
     if _may_replan(state):
         return _started(state, "plan", now, "replan")
     return _finish(state, now)
+
+
+def _cancel(state: RunState, now: Instant) -> ev.Event | None:
+    """Return the end of a cancelled run; None while the runs inside it are being ended."""
+    if any(work.kind == "attempt" and state.tasks[work.task].waits_for_run() for work in state.owing):
+        return ev.WorkStopped()
+    if _is_stopping(state, now):
+        return None
+    return ev.RunEnded("cancelled", "cancelled", (*gaps(state), *refused_gaps(state)))
+
+
+def _is_stopping(state: RunState, now: Instant) -> bool:
+    """Return whether runs inside attempts that were stopped are waited for: they may have effects in doubt."""
+    return bool(state.stopping) and now < state.stopping_until
 
 
 def _plan(state: RunState, now: Instant, why: ev.Why) -> ev.Event | None:
@@ -580,7 +594,7 @@ def _finish(state: RunState, now: Instant) -> ev.Event | None:
     """The answer, if one is wanted, there is something to answer from and it can still be had; then the end."""
     duty = state.answering
     policy = state.requested.policy
-    if duty.is_open:
+    if duty.is_open or _is_stopping(state, now):
         return None
     done = any(progress.status is Status.DONE for progress in state.tasks.values())
     may_answer = done or (not state.tasks and callers_tools(state))  # by calling those, before any work

@@ -625,6 +625,21 @@ class AttemptFailed(_Fact, frozen=True, tag="attempt.failed"):
     """A hash of the result that a check did not accept."""
 
 
+class WorkStopped(_Fact, frozen=True, tag="run.work_stopped"):
+    """The run was cancelled, and the work under way is stopped. It ends when the runs inside it have ended."""
+
+
+class AttemptStopped(_Fact, frozen=True, tag="attempt.stopped"):
+    """The run inside an attempt that was stopped has ended."""
+
+    task: TaskId
+    """The task's id."""
+    attempt: int
+    """Which attempt of the task: 1, 2, 3 …"""
+    gaps: tuple[Gap, ...] = ()
+    """Its refused calls, and its effects in doubt."""
+
+
 class AttemptAbandoned(_Fact, frozen=True, tag="attempt.abandoned"):
     """An attempt that crashes interrupted is not resumed once more: its process died too often."""
 
@@ -898,6 +913,8 @@ Event: TypeAlias = (
     | AttemptSucceeded
     | AttemptFailed
     | AttemptAbandoned
+    | AttemptStopped
+    | WorkStopped
     | RetryScheduled
     | BackoffEnded
     | TaskRefined

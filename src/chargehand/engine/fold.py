@@ -368,6 +368,7 @@ def _run_resumed(state: RunState, _event: ev.RunResumed) -> None:
     for breaker in state.breakers.values():
         forget_probe(breaker)
     state.refused.clear()  # a person may have put that right
+    state.stopping.clear()  # the process that waited for them is gone
 
 
 def _time_ran_out(state: RunState, _event: ev.TimeRanOut) -> None:
@@ -394,10 +395,32 @@ def _time_ran_out(state: RunState, _event: ev.TimeRanOut) -> None:
     state.timers.clear()
 
 
+_STOP_PATIENCE: Seconds = 5.0
+"""How long the runs inside attempts that were stopped are waited for."""
+
+
+def _await_nested_end(state: RunState, progress: Progress) -> None:
+    """Have the end of the run wait for the runs inside an attempt that is stopped: they may have effects in doubt."""
+    if any(step.result is None and step.kind in STARTS_RUN for step in (progress.steps or {}).values()):
+        state.stopping.add((progress.task.id, progress.attempt))
+        state.stopping_until = state.at + min(_STOP_PATIENCE, state.requested.policy.answer / 2)
+
+
+def _work_stopped(state: RunState, _event: ev.WorkStopped) -> None:
+    _stop_all(state)
+
+
+def _attempt_stopped(state: RunState, event: ev.AttemptStopped) -> None:
+    state.stopping.discard((event.task, event.attempt))
+    progress = state.tasks[event.task]
+    progress.gaps_inside += event.gaps
+
+
 def _stop_all(state: RunState) -> None:
     for work in list(state.owing):
         if work.kind == "attempt":
             progress = state.tasks[work.task]
+            _await_nested_end(state, progress)
             doubt = progress.in_doubt()
             _close_attempt(state, progress, None)
             if doubt:
@@ -613,6 +636,8 @@ def _attempt_succeeded(state: RunState, event: ev.AttemptSucceeded) -> None:
 
 def _attempt_failed(state: RunState, event: ev.AttemptFailed) -> None:
     progress = state.tasks[event.task]
+    if any(step.kind in STARTS_RUN for step in event.failure.running):
+        _await_nested_end(state, progress)
     _close_attempt(state, progress, event.used)
     _count_failure(state, progress, event.failure)
     if event.failure.kind == "approval":  # nothing failed: it waits for a person, and keeps its steps
@@ -979,6 +1004,8 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     ev.AttemptSucceeded: _attempt_succeeded,
     ev.AttemptFailed: _attempt_failed,
     ev.AttemptAbandoned: _attempt_abandoned,
+    ev.AttemptStopped: _attempt_stopped,
+    ev.WorkStopped: _work_stopped,
     ev.StepStarted: _step_started,
     ev.StepFinished: _step_finished,
     ev.StepFailed: _step_failed,

@@ -35,6 +35,8 @@ def wake_at(state: RunState, now: Instant) -> Instant | None:
     times = [work_until(state), answer_until(state), state.planning.timer, state.answering.timer]
     if state.timers:
         times.append(state.timers[0][0])
+    if state.stopping:
+        times.append(state.stopping_until)
     if state.ready_queues and state.breakers:
         times.extend(next_change(breaker) for breaker in state.breakers.values() if breaker.opened)
     return min([at for at in times if at > now], default=None)

@@ -185,6 +185,8 @@ class Progress(Struct):
     """Calls that a person did not allow, and that no later call made good."""
     keep: bool = False
     """The next attempt goes on from the finished steps of the last one."""
+    gaps_inside: tuple[Gap, ...] = ()
+    """Refused calls and effects in doubt of runs inside attempts that were stopped."""
     looks: int = 0
     """How often an attempt began with effects that its tools were to look up."""
     handed_on: ev.InputAnswered | None = None  # what a person answered last to a question of the run inside it
@@ -322,6 +324,10 @@ class RunState(Struct, gc=False):
     asked_at: Instant = 0.0
     input: ev.InputRequested | None = None
     paused: bool = False
+    stopping: set[tuple[TaskId, int]] = set()
+    """Attempts that were stopped while a run inside them was under way, which is not known to have ended."""
+    stopping_until: Instant = 0.0
+    """When it is no longer waited for."""
     released_at: Instant | None = None  # when the process that drove it stopped in an orderly way
     cancel: ev.CancelRequested | None = None
     commands: set[str] = set()  # those that were carried out

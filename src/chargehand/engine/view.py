@@ -157,7 +157,7 @@ def _gaps_of(state: RunState, progress: Progress) -> tuple[Gap, ...]:
     """Return why there is nothing from a task; each effect in doubt is a gap of its own."""
     if progress.in_doubt():
         return tuple(_doubt_gap(progress, step) for _, step in progress.open_effects())
-    inside = () if progress.failure is None else progress.failure.gaps
+    inside = progress.gaps_inside + (() if progress.failure is None else progress.failure.gaps)
     return (gap(state, progress), *(structs.replace(each, task=progress.task.id) for each in inside))
 
 

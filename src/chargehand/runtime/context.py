@@ -565,7 +565,15 @@ class _StepContext:
         step = self._starting_step(key)
         if nested.kind == "team" or nested.queue:
             self.note(f"{step.progress.worker} does this in run {step.nested_run}")
-        return await self._line.runner.nested.start(step, nested)
+        inner = step.nested_run  # a stopped attempt may forget its steps
+        nested_runs = self._line.runner.nested
+        try:
+            return await nested_runs.start(step, nested)
+        except asyncio.CancelledError:
+            if not step.is_owed:
+                gaps = await nested_runs.list_call_gaps(step, inner, nested.kind)
+                self._line.tell(ev.AttemptStopped(step.task, step.attempt, gaps))
+            raise
 
     async def run_share(self, estimate: Amount, own: Budget) -> Amount:
         line = self._line

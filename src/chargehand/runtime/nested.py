@@ -16,13 +16,14 @@ from msgspec import Raw, Struct, structs
 
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget, usd_of
-from chargehand.engine.failure import EFFECT_IN_DOUBT, STARTS_RUN, EarlierCall, Failure, Question
+from chargehand.engine.failure import EFFECT_IN_DOUBT, STARTS_RUN, EarlierCall, Failure, Gap, Question
 from chargehand.engine.fold import replay
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Plan, Task, TaskId, digest
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import Agent, Roster
 from chargehand.engine.state import Progress, RunState, Status, Step, Work, call_digest
+from chargehand.engine.view import gaps
 from chargehand.errors import ChargehandError, Refused, RunBusy, RunUnknown, StoreUnavailable
 from chargehand.journal.protocol import Journal
 from chargehand.runtime.dispatch_port import Dispatcher
@@ -171,6 +172,26 @@ class NestedRuns:
             entries=entries,
             calls=await _patiently(partial(list_calls, self.journal, run, entries, state)),
             used=state.ledger.spent.beyond(paid),
+        )
+
+    async def list_call_gaps(self, step: StartingStep, run: str, kind: ev.NestedKind) -> tuple[Gap, ...]:
+        """Return the refused calls and the effects in doubt of a nested run that was cancelled, as gaps of its task."""
+        entries = await _read_if_known(self.journal, run)
+        state = replay(entries) if entries else None
+        if state is None:
+            return ()
+        found = [gap for gap in (gaps(state) if state.ended is None else state.ended.gaps) if gap.tool]
+        if kind == "worker":
+            return tuple(structs.replace(gap, task=step.task) for gap in found)
+        return tuple(
+            structs.replace(
+                gap,
+                task=step.task,
+                worker=" > ".join(filter(None, (step.progress.worker, gap.worker))),
+                run=gap.run or run,
+                inner=gap.inner or gap.task,
+            )
+            for gap in found
         )
 
     def _driver_for(self, nested: NestedRequest) -> "NestedDriver":
