@@ -388,7 +388,9 @@ class InputRequested(_Fact, frozen=True, tag="input.requested"):
         task = question.task or self.task
         first = PendingCall(
             call=question.call or 1,
-            text=describe_call(question.tool, question.arguments) if self.what == "effect" else self.text,
+            text=describe_call(question.tool, question.arguments)
+            if self.what == "effect" and question.tool
+            else self.text,
             tool=question.tool,
             arguments=question.arguments,
             because=question.because,

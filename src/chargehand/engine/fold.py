@@ -647,6 +647,8 @@ def _attempt_failed(state: RunState, event: ev.AttemptFailed) -> None:
         state.failed_pending[event.task] = None
         return
     _note_refusal(state, progress, event.failure)
+    refused = [gap for gap in event.failure.gaps if gap.status == "refused" and gap not in progress.gaps_inside]
+    progress.gaps_inside += tuple(refused)  # the next attempt may succeed without the call
     if event.refused:
         progress.refused = (*progress.refused, event.refused)
     _judge(state, progress, event.failure)
@@ -693,19 +695,9 @@ def _judge(state: RunState, progress: Progress, failure: ev.Failure) -> None:
 
 def _forget_steps(progress: Progress) -> None:
     """Keep of the last attempt only what it changed in the world: the next one begins anew, and is told."""
-    failed = dict(progress.failed_calls or {})
-    effects = dict(progress.effects or {})
-    for step in (progress.steps or {}).values():
-        if step.kind != "tool" or step.effect == "read" or step.result is None:
-            continue
-        if step.good and step.effect == "effect":
-            effects[step.request] = step.result
-        elif not step.good:
-            digest = call_digest(step.name, step.decoded_arguments)
-            failed[digest] = failed.get(digest, 0) + 1
+    progress.failed_calls = progress.count_failed_calls() or None
+    progress.effects = progress.list_effects() or None
     progress.calls = progress.list_calls()
-    progress.effects = effects or None
-    progress.failed_calls = failed or None
     progress.steps = None
     progress.keep = False
 

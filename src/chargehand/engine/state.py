@@ -228,6 +228,23 @@ class Progress(Struct):
             calls += step.list_calls(self.task.id)
         return calls
 
+    def list_effects(self) -> dict[str, Raw]:
+        """Return the results of all effects that are known to have happened, by request."""
+        effects = dict(self.effects or {})
+        for step in (self.steps or {}).values():
+            if step.kind == "tool" and step.effect == "effect" and step.result is not None and step.good:
+                effects[step.request] = step.result
+        return effects
+
+    def count_failed_calls(self) -> dict[str, int]:
+        """Return how often a call that may change something failed, by `call_digest`."""
+        failed = dict(self.failed_calls or {})
+        for step in (self.steps or {}).values():
+            if step.kind == "tool" and step.effect != "read" and step.result is not None and not step.good:
+                digest_of_call = call_digest(step.name, step.decoded_arguments)
+                failed[digest_of_call] = failed.get(digest_of_call, 0) + 1
+        return failed
+
     def waits_for_run(self) -> bool:
         """Whether all that it is doing is to wait for a run of its own, which has attempts of its own."""
         running = [step for step in (self.steps or {}).values() if step.result is None]

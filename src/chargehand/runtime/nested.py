@@ -250,6 +250,9 @@ class NestedRuns:
         if self._runner.dispatcher is None or not is_remote:
             return brief
         effects = dict(brief.effects or {})
+        failed_calls = dict(brief.failed_calls or {})
+        answers: dict[str, str] = {}
+        replies: dict[str, Raw] = {}
         steps = brief.steps
         for event in [entry.event for entry in await self.journal.read(run)]:
             if not isinstance(event, ev.StepStarted) or event.kind != "worker" or event.task != brief.work.task:
@@ -260,19 +263,21 @@ class NestedRuns:
             progress = replay(entries).tasks[event.task]
             if progress.in_doubt():
                 raise WorkFailed(EFFECT_IN_DOUBT, NOTHING)
-            effects |= _effects_of(progress)
+            effects |= progress.list_effects()
+            answers |= progress.answers or {}
+            replies |= progress.replies or {}
             if brief.keep and event.attempt == brief.work.number - 1:
                 steps = {**(steps or {}), **(progress.steps or {})}
-        return structs.replace(brief, effects=brief.effects if brief.keep else effects, steps=steps)
-
-
-def _effects_of(progress: Progress) -> dict[str, Raw]:
-    """Return what the attempts at a task changed in the world, by request."""
-    effects = dict(progress.effects or {})
-    for step in (progress.steps or {}).values():
-        if step.kind == "tool" and step.effect == "effect" and step.result is not None and step.good:
-            effects[step.request] = step.result
-    return effects
+            elif not brief.keep:
+                failed_calls |= progress.count_failed_calls()
+        return structs.replace(
+            brief,
+            effects=brief.effects if brief.keep else effects,
+            failed_calls=failed_calls,
+            answers=answers | (brief.answers or {}),
+            replies=replies | (brief.replies or {}),
+            steps=steps,
+        )
 
 
 def _steps_begun(entries: Sequence[ev.Entry], task: TaskId, attempt: int) -> list[ev.StepStarted]:
