@@ -11,9 +11,10 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
+from typing import cast
 
 from chargehand.engine import events as ev
-from chargehand.engine.budget import NOTHING, Amount, Budget
+from chargehand.engine.budget import NOTHING, Amount, Budget, Ledger
 from chargehand.engine.fold import begin, fold
 from chargehand.engine.state import RunState
 from chargehand.errors import ChargehandError
@@ -37,6 +38,16 @@ _CAPS = ("tokens", "micros", "calls")
 
 class Violation(AssertionError):
     """An oracle was broken."""
+
+
+class CountingLedger(Ledger, gc=False):
+    """A ledger that counts what lost calls may have used beyond what they are expected to."""
+
+    given_back: Amount = NOTHING
+
+    def lose(self, reserved: Amount, expected: Amount | None) -> None:
+        super().lose(reserved, expected)
+        self.given_back += NOTHING if expected is None else reserved.beyond(expected)
 
 
 class Crash(BaseException):
@@ -188,20 +199,29 @@ class Seed:
             self._judge_family(run, state, states, runs)
         bill = self.world.bill
         ledger = states[RUN].ledger
+        unsure = [cast("CountingLedger", state.ledger).given_back for state in states.values()]
         for name in _CAPS:
             real = getattr(bill, name)
             cap = getattr(self.budget, name)
             over = getattr(self.surprise, name)
+            # of a reply that was given up nobody knows how long it was, nor whether a fallback was asked before
+            over += getattr(self.world.unsure, name) + sum(getattr(amount, name) for amount in unsure)
             self.require(
                 cap is None or real <= cap + over, f"{real} {name} were really used, and {cap} + {over} may be"
             )
             if cap is not None:
-                known = getattr(ledger, name) + over  # of a reply that was given up nobody knows how long it was
+                known = getattr(ledger, name) + over
                 self.require(real <= known, f"{real} {name} were used, not {known}")
+            lost = getattr(ledger.lost, name)
+            self.require(lost <= getattr(ledger, name), f"{lost} {name} of {getattr(ledger, name)} are lost")
+            if not (self.world.silent or self.world.is_hedged):
+                billed = getattr(ledger, name) - lost
+                self.require(billed <= real, f"{billed} {name} are on the bill, and {real} were used")
 
     def _followed(self, run: str, entries: Sequence[ev.Entry]) -> RunState:
         """The state of a run, its money looked at after every entry."""
         state = begin(entries[0])
+        state.ledger = CountingLedger(state.ledger.budget)
         self._within(run, state)
         for entry in entries[1:]:
             fold(state, entry)

@@ -66,6 +66,8 @@ class World:
         self.cut = self.chance.choice((0.0, 0.0, 0.2))  # of those, how many are cut off there
         self.checked = self.chance.random() < 0.1
         self.made = 0
+        self.is_hedged = False  # then a call that is given up is charged like the one that is used
+        self.unsure = Bill()  # the part of the bill for calls that did not say what they used
         self.wordy = 20_000 if self.chance.random() < 0.25 else 0  # tokens of any reply of a model that ignores limits
         self.unheard: list[ModelCard] = []  # whose replies were too long, and given up
         if self.wordy:
@@ -110,7 +112,7 @@ class World:
                 review=chance.random() < 0.1,
                 stream_plan=chance.random() < 0.1,
                 factory=self.factory(name),
-                hedge=Hedge(after=2.0, share=0.5) if chance.random() < 0.2 else None,
+                hedge=self.hedge(),
                 queue=self.queue(),
             ),
             name=name,
@@ -140,6 +142,12 @@ class World:
             accept=["sound"] if self.checked else [],
             queue=self.queue(),
         )
+
+    def hedge(self) -> Hedge | None:
+        if self.chance.random() >= 0.2:
+            return None
+        self.is_hedged = True
+        return Hedge(after=2.0, share=0.5)
 
     def queue(self) -> str:
         return "far" if self.is_remote and self.place.random() < 0.5 else ""
@@ -215,6 +223,7 @@ class World:
         except asyncio.CancelledError:
             if wrote > most:
                 self.unheard.append(card)
+            self.lose(read + wrote, micros)
             raise
         usage = Usage(read, wrote)
         if chance.random() < self.trouble:
@@ -230,13 +239,19 @@ class World:
             return Reply(text, finish=finish, usage=chance.choice((None, usage)), model=card.handle)
         return Reply(text, finish=finish, usage=usage, micros=micros, model=card.handle)
 
+    def lose(self, tokens: int, micros: int) -> None:
+        self.unsure.tokens += tokens
+        self.unsure.micros += micros
+
     async def fails(self, usage: Usage, micros: int) -> None:
         kind = self.chance.choice(("429", "500", "timeout", "hang", "bad", "billed"))
         if kind == "hang":
+            self.lose(usage.input + usage.output, micros)
             await asyncio.sleep(10_000)
         if kind == "billed":
             raise ModelFailed(Failure("network", "the line went dead in the middle"), usage)
         if kind == "timeout":
+            self.lose(usage.input + usage.output, micros)
             raise ModelFailed(Failure("timeout", "no reply"))
         self.bill.tokens -= usage.input + usage.output  # a call that is refused costs nothing but itself
         self.bill.micros -= micros

@@ -262,7 +262,10 @@ BUGS = (
         "if False and not state.ledger.covers(more",
     ),
     Bug(
-        "an open step's reservation is forgotten", "engine/fold.py", "state.ledger.settle(step.reserved, None)", "pass"
+        "an open step's reservation is forgotten",
+        "engine/fold.py",
+        "state.ledger.lose(step.reserved, step.expected)",
+        "pass",
     ),
     Bug("the cap may be passed by one call", "engine/budget.py", "taken + more + keep <= cap", "taken + keep <= cap"),
     # breakers, of workers and of models
