@@ -8,7 +8,7 @@ from chargehand.agents.result import Result
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
-from chargehand.engine.fold import begin, fold
+from chargehand.engine.fold import begin, fold, replay
 from chargehand.engine.plan import Edge, Plan, Task, TaskId
 from chargehand.engine.policy import Policy
 from chargehand.errors import Refused
@@ -139,6 +139,52 @@ async def test_while_a_person_thinks_nothing_is_reserved() -> None:
         for entry in entries[1:]:
             fold(state, entry)
         assert (state.ledger.reserved, state.ledger.spent) == (NOTHING, USED)
+
+
+async def test_after_the_answer_a_nested_team_has_only_what_others_left_of_its_share() -> None:
+    made = 0
+
+    def reply(request: Request) -> Line:
+        nonlocal made
+        made += 1
+        done = sum(message.role == "tool" for message in request.messages)
+        if any(spec.name == "pay" for spec in request.tools) and not done:
+            return calls(call("pay", number=1))
+        if done < 8 and request.tools:
+            return calls(call("note", text=f"line {done}"))
+        return Reply("It is done.")
+
+    @tool(effect="idempotent", approve=True)
+    def pay(number: int) -> str:
+        """Pay a bill."""
+        return f"paid {number}"
+
+    @tool(quick=True)
+    def note(text: str) -> str:
+        """Take a note."""
+        return text
+
+    model = ScriptedModel(reply, usage=Usage(200, 1000), micros=USED.micros, card=CARD)
+    bill = Plan((Task(TaskId("bill"), "Pay the bill now.", "clerk"),), "forward")
+    inner = Team([Worker("clerk", "pays", tools=[pay, note])], supervisor=Supervisor(model=model, plan=bill), name="in")
+    tasks = (Task(TaskId("t0"), "Have the bill paid.", "in"), Task(TaskId("t1"), "Note all of it.", "writer"))
+    journal = MemoryJournal()
+    outer = Team(
+        [inner.as_worker("in", "pays"), Worker("writer", "takes notes", tools=[note])],
+        supervisor=Supervisor(model=model, plan=Plan(tasks, "forward")),
+        journal=journal,
+        budget=Budget(calls=12),
+    )
+    asked = await outer.run("Pay.", run="r")
+    assert asked.question is not None
+    assert asked.spent.calls == made == 10, "the writer has taken what the team may have used"
+    result = await outer.resume("r", ev.InputAnswered(asked.question.number, "approve"))
+    assert result.spent.calls == made == 12
+    (run,) = await journal.inside("r")
+    entries = await journal.read(run)
+    assert isinstance(entries[0].event, ev.RunRequested)
+    assert entries[0].event.budget.calls == 6
+    assert replay(entries).requested.budget.calls == 3
 
 
 @pytest.mark.parametrize("levels", [1, 2])

@@ -15,7 +15,7 @@ from typing import cast
 
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget, Ledger
-from chargehand.engine.fold import begin, fold
+from chargehand.engine.fold import begin, fold, replay
 from chargehand.engine.state import RunState
 from chargehand.errors import ChargehandError
 from chargehand.journal.memory import MemoryJournal
@@ -34,6 +34,11 @@ from tests.sim.run import root
 RUN = "r"
 EPOCH = 1_000_000.0
 _CAPS = ("tokens", "micros", "calls")
+_NO_TASKS = ("unserved", "untraced", "unwritten", "unplanned", "refused")
+"""Gaps that do not say that a task was not done."""
+_LIVES = 60
+_QUESTIONS = 12
+"""After so many questions a person allows nothing any more."""
 
 
 class Violation(AssertionError):
@@ -86,6 +91,8 @@ class Seed:
         top = self.world.team(self.chance.choice((1, 2, 2, 3)), "a")
         self.top = top.bounded(budget=self.budget, timeout=seconds)
         self.died = False
+        self.answer: ev.InputAnswered | None = None
+        self.questions = 0
         self.lives = 0
         self.crashes = self.chance.choice((0, 0, 0, 1, 1, 2, 3))
         self.cancel = self.chance.uniform(0, 30) if self.chance.random() < 0.1 else None
@@ -128,27 +135,39 @@ class Seed:
 
     async def _lives(self) -> dict[str, list[ev.Entry]]:
         journal = self._mortal(Mortal(), self.crashes)
-        for life in range(8):
+        for life in range(_LIVES):
+            died = True
             try:
                 found = await self._live(journal, self.top)
                 if found.ending != "needs_input":
                     return await rows(journal)
+                died = False
             except BaseExceptionGroup as group:
                 if group.subgroup(Crash) is None:
                     raise
             except Crash:
                 pass
             kept = await rows(journal)
-            self.died = True
+            self.died = self.died or died
             if isinstance(kept.get(RUN, [ev.Entry(0, 0.0, ev.TimeRanOut())])[-1].event, ev.RunEnded):
                 return kept
-            self.crashes -= 1
+            self.crashes -= died
             journal = Mortal()
             copy = await written(kept)
             journal._streams = copy._streams  # the same bytes, in another process
-            self._mortal(journal, self.crashes if life < 6 else 0)
-            await asyncio.sleep(self.chance.uniform(0, 3))
+            self._mortal(journal, self.crashes if life < _LIVES - 2 else 0)
+            self.answer = self._answered(kept.get(RUN, ()))
+            await asyncio.sleep(self.chance.uniform(0, 3) if self.answer is None else self.world.people.uniform(0, 900))
         raise Violation(f"seed {self.seed}: the run never ended")
+
+    def _answered(self, entries: Sequence[ev.Entry]) -> ev.InputAnswered | None:
+        """What a person says to the question of the run, if one is open."""
+        question = replay(entries).input if entries else None
+        if question is None:
+            return None
+        self.questions += 1
+        allows = self.questions < _QUESTIONS and self.world.people.random() < 0.8
+        return ev.InputAnswered(question.number, "approve" if allows else "reject", "" if allows else "not now")
 
     def _mortal(self, journal: Mortal, crashes: int) -> Mortal:
         journal.last = self.chance.randint(1, 60) if crashes > 0 else 0
@@ -174,7 +193,8 @@ class Seed:
             teller = jobs.create_task(self._called_off(driver))
             try:
                 if any(row.run == RUN for row in await journal.runs()):
-                    return await driver.resume(RUN, steal=True)
+                    answers = () if self.answer is None else (self.answer,)
+                    return await driver.resume(RUN, *answers, steal=True)
                 return await driver.start(RUN, top.request("Count the pears", self.loop.time(), seed=self.seed))
             finally:
                 teller.cancel()
@@ -247,7 +267,7 @@ class Seed:
         self.require(state.ledger.reserved == NOTHING, f"{run} ended and holds {state.ledger.reserved}")
         done, replaced, known = _read(entries)
         own = [gap for gap in state.ended.gaps if not gap.run]
-        missing = {gap.task for gap in own if gap.status not in ("unserved", "untraced", "unwritten", "unplanned")}
+        missing = {gap.task for gap in own if gap.status not in _NO_TASKS}
         wanted = known - done - replaced if state.ended.ending != "complete" else set[str]()
         self.require(missing == wanted, f"{run}: gaps {sorted(missing)}, not done {sorted(wanted)}")
         if state.ended.ending == "complete":

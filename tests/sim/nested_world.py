@@ -31,7 +31,7 @@ from chargehand.models.request_facts import (
     Working,
 )
 from chargehand.team import Team
-from chargehand.tools.tool import tool
+from chargehand.tools.tool import Tool, tool
 
 _PRICES = (0.0, 0.15, 1.0, 3.3, 10.0)
 _COMBINE: tuple[Combine | None, ...] = (None, None, "merge", "forward", "reduce", "select", "vote")
@@ -41,6 +41,12 @@ _COMBINE: tuple[Combine | None, ...] = (None, None, "merge", "forward", "reduce"
 def look_up(word: str) -> str:
     """Read all that is known of a word, however long that is."""
     return f"{word}: " + "pears, and more pears; " * (len(word) * 20)
+
+
+@tool(effect="idempotent", approve=True, quick=True)
+def sign(word: str) -> str:
+    """Sign a paper, with the leave of a person."""
+    return f"signed {word}"
 
 
 class Bill(Struct):
@@ -58,6 +64,8 @@ class World:
         self.chance = random.Random(f"nested/{seed}")
         self.place = random.Random(f"place/{seed}")  # of its own: what seeds were before, they stay
         self.is_remote = self.place.random() < 0.3  # then some workers and teams work elsewhere
+        self.people = random.Random(f"people/{seed}")
+        self.asks = self.people.random() < 0.4  # then some workers need the leave of a person
         self.bill = Bill()
         self.trouble = self.chance.choice((0.0, 0.05, 0.15, 0.4))
         self.silent = self.chance.choice((0.0, 0.0, 0.3, 1.0))  # replies that do not say what they used
@@ -138,10 +146,14 @@ class World:
             settings=Settings(max_tokens=chance.choice((None, 300, 1000))),
             timeout=chance.choice((20.0, 120.0)),
             fallback_models=[chance.choice(self.models)] if chance.random() < 0.2 else [],
-            tools=[look_up] if chance.random() < 0.4 else [],
+            tools=self.tools(),
             accept=["sound"] if self.checked else [],
             queue=self.queue(),
         )
+
+    def tools(self) -> list[Tool]:
+        tools = [look_up] if self.chance.random() < 0.4 else []
+        return [*tools, sign] if self.asks and self.people.random() < 0.6 else tools
 
     def hedge(self) -> Hedge | None:
         if self.chance.random() >= 0.2:
@@ -229,7 +241,9 @@ class World:
         if chance.random() < self.trouble:
             await self.fails(usage, micros)
         if request.tools and chance.random() < 0.4:
-            wanted = ToolCall(f"c{self.made}", "look_up", json.dumps({"word": f"pear {self.made}"}))
+            names = [spec.name for spec in request.tools if spec.name in ("look_up", "sign")]
+            name = self.people.choice(names) if "sign" in names else "look_up"
+            wanted = ToolCall(f"c{self.made}", name, json.dumps({"word": f"pear {self.made}"}))
             return Reply(text="", calls=(wanted,), finish="tools", usage=usage, micros=micros, model=card.handle)
         text = "{garbage" if chance.random() < self.trouble / 2 else self.text(request)
         if hear is not None:
