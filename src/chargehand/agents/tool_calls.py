@@ -467,7 +467,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             request = f"{request} (time number {times + 1})"
         arguments = "" if tool.effect == "read" else _as_object(call.arguments)
         amount = tool.holds(call.arguments)
-        reserve = Claim(amount) if tool.share and amount != NOTHING else amount
+        reserve = Claim(amount, resumable=tool.relays) if tool.share and amount != NOTHING else amount
         return self.context.step(
             tool.name,
             make,

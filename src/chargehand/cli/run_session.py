@@ -326,6 +326,7 @@ def run_document(tracer: Tracer) -> dict[str, object]:
         "gaps": trace.gaps,
         "usage": {"tokens": trace.used.tokens, "calls": trace.used.calls},
         "cost_usd": trace.used.micros / 1_000_000,
+        "lost": {"tokens": trace.lost.tokens, "calls": trace.lost.calls, "cost_usd": trace.lost.usd},
         "seconds": round(trace.seconds, 3),
         "seconds_one_at_a_time": round(trace.serial, 3),
         "critical_path": trace.critical_path,

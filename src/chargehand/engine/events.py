@@ -435,6 +435,8 @@ class InputAnswered(Commanded, frozen=True, tag="input.answered"):
     """Plain data: what the call returned, with `done`; the answer to a question, with `answer`."""
     also: tuple[CallVerdict, ...] = ()
     """Verdicts on the other calls of the question."""
+    budget: Budget | None = None
+    """Of a nested run: its caps from now on, if they are lower; `null`: as they were."""
     by: str = ""
     """Who decided: over HTTP the name of the token, or its id; empty: it is not known."""
 
@@ -459,6 +461,10 @@ class SupervisionStarted(_Fact, frozen=True, tag="supervision.started"):
     """
     reserve: Amount | None = None
     """What is set aside for it; `null`: nothing."""
+    expected: Amount | None = None
+    """What all calls so far are expected to use together. It is charged if the work is cut off. `null`: what is set
+    aside.
+    """
 
 
 class SupervisionFailed(_Fact, frozen=True, tag="supervision.failed"):
@@ -504,6 +510,8 @@ class AttemptStarted(_Fact, frozen=True, tag="attempt.started"):
     """What is set aside for it; `null`: nothing."""
     probes: tuple[str, ...] = ()
     """Breakers that this attempt tries out, such as `worker:bob`: they close if it works."""
+    expected: Amount | None = None
+    """What is charged if it is cut off before its first step; `null`: what is set aside."""
 
 
 class StepStarted(_Fact, frozen=True, tag="step.started"):
@@ -537,6 +545,14 @@ class StepStarted(_Fact, frozen=True, tag="step.started"):
     """The arguments of a call that may change something; `null`: the call only reads."""
     look: bool = False
     """After a crash the tool itself can be asked whether the call happened."""
+    expected: Amount | None = None
+    """What the call is expected to use. It is charged if the call is cut off: by a crash, a stop, a cancel, a timeout.
+    `null`: what is set aside.
+    """
+    resumable: bool = False
+    """The call waits for a run that is resumed after a crash: what is set aside stays so until the step is begun
+    again.
+    """
 
     def nested_run(self, run: str) -> str:
         """The name of the run that this step of a run starts, if it starts one."""

@@ -83,7 +83,7 @@ async def _attempt_remotely(agent: Agent, queue: str, brief: Brief, context: Ste
         kind="worker",
         request=identify_brief(brief),
         effect="idempotent",
-        reserve=share if share == NOTHING else Claim(share),
+        reserve=share if share == NOTHING else Claim(share, resumable=True),
         shape=RemoteOutcome,
     )
     if outcome.failure is not None:

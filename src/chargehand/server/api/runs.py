@@ -222,6 +222,7 @@ def summary_of(tenant: Tenant, run: str, state: RunState, *, is_held: bool = Fal
         reason="" if end is None else end.reason,
         entries=state.seq,
         spent=show(state.ledger.spent, AmountInfo),
+        lost=show(state.ledger.lost, AmountInfo),
         tasks=len(tasks),
         done=sum(progress.status is Status.DONE for progress in tasks),
         gaps=len(gaps(state) if end is None else end.gaps),

@@ -445,7 +445,8 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     """A run in a list. `team` is empty for talks with agents of the other API; `parent` is the run it is inside of.
 
     `title` are the first words of its goal. `running` and `failed` count tasks. `workers` have a task in it. `cap` is
-    the cap that is the `reason` for its end (`budget`, `deadline` or `overspent`); null: another reason.
+    the cap that is the `reason` for its end (`budget`, `deadline` or `overspent`); null: another reason. `lost` is the
+    part of `spent` that is an estimate, for calls whose outcome is not known.
     """
 
     run: str
@@ -458,6 +459,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     reason: str = ""
     entries: int = 0
     spent: AmountInfo = AmountInfo()
+    lost: AmountInfo = AmountInfo()
     tasks: int = 0
     done: int = 0
     gaps: int = 0
