@@ -186,7 +186,7 @@ def roster_agent(worker: Worker, model: str) -> Agent:
 
 def _describe_tool(tool: Tool) -> str:
     """What of a tool the results of a worker depend on."""
-    return f"{tool.name}{tool.spec.description}{tool.effect}{bytes(tool.spec.parameters).decode()}"
+    return f"{tool.name}{tool.spec.description}{tool.data}{tool.effect}{bytes(tool.spec.parameters).decode()}"
 
 
 # --- tools
@@ -241,7 +241,13 @@ def tool_name(tool: object) -> str:
 
 def skills(tools: Mapping[str, Tool]) -> tuple[Skill, ...]:
     return tuple(
-        Skill(name=tool.name, description=tool.spec.description, parameters=tool.spec.parameters, summary=tool.summary)
+        Skill(
+            name=tool.name,
+            description=tool.spec.description,
+            parameters=tool.spec.parameters,
+            summary=tool.summary,
+            data=tool.data,
+        )
         for tool in tools.values()
     )
 

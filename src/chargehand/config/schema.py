@@ -314,6 +314,10 @@ class ToolShape(ToolSources, frozen=True):
     """How many bytes of a result the model sees; left out, what the tool says, else 16KiB."""
     approve: Approval | None = None
     """Whether a person is asked before each call; `true` is `always`, `false` is `never`."""
+    show_values: dict[Text, tuple[Text, ...]] | None = None
+    """Of `sql` only: the columns of which its description shows values, by table, such as `{orders: [status]}`. A model
+    reads a description as instructions: name only columns that no outsider writes to.
+    """
     embed: Literal["auto", "words"] | None = None
     """Of `documents` only: `auto` (left out, too) compares meanings as well, with the small model on this machine if
     it is there; `words` never does.

@@ -48,6 +48,8 @@ def make_tools(name: str, written: ToolShape | str, folder: Path) -> tuple[Tool,
     tools = _MAKERS[source_of(shape)](name, shape, folder)
     if shape.embed is not None and shape.documents is None:
         raise Invalid("embed is for documents only; take it away")
+    if shape.show_values is not None and shape.sql is None:
+        raise Invalid("show_values is for sql only; take it away")
     changes: dict[str, object] = {
         "effect": shape.effect,
         "timeout": shape.timeout,
@@ -77,7 +79,7 @@ def _python(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:
 def _sql(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:
     from chargehand.tools.sql import sql  # noqa: PLC0415 - a team pays only for the tools it names
 
-    return (sql(inside(folder, shape.sql or ""), name),)
+    return (sql(inside(folder, shape.sql or ""), name, show_values=shape.show_values or {}),)
 
 
 def _documents(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:

@@ -119,6 +119,8 @@ class Tool(Declared, frozen=True):
     `trusted` says that no outsider wrote what it returns: a worker that has seen it may still write to blocks that
     give instructions.
     `summary` is what a planner reads of it; left out, the first paragraph of the description.
+    `data` is what the demo model reads in place of the description. No language model is shown it, so it may hold text
+    from outside: the rules of the demo model follow no instructions.
     `reserve` is what a call may cost at most, or a function that reckons it from the arguments; the result then is a
     `Costs`. With `share` less will do where less is left of the budget.
     """
@@ -137,6 +139,7 @@ class Tool(Declared, frozen=True):
     share: bool = False
     stable: bool = False
     summary: str = ""
+    data: str = ""
     asks: bool = False
     """A person answers its calls: nothing is called."""
     instructs: bool = False
@@ -335,6 +338,7 @@ class ToolSettings(TypedDict, total=False):
     reserve: Amount | Reckon
     stable: bool
     summary: str
+    data: str
 
 
 @overload
