@@ -260,6 +260,10 @@ class RunRequested(_Fact, frozen=True, tag="run.requested"):
     """Who sent the message that this run carries, to all workers that have a task in it; empty: it carries none."""
     labels: dict[str, str] = {}
     """What the caller files it under."""
+    scope: str = ""
+    """Whose earlier turns its workers are shown, and who is shown those of this run (`memory.conversations.scope_of`);
+    empty: all runs without one.
+    """
     outside: bool = False
     """Text from outside went into the goal or the inputs: effects may need a person's leave."""
     queue: str = ""

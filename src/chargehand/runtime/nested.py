@@ -332,6 +332,7 @@ def _bounded_request(step: StartingStep, nested: NestedRequest, reserved: Amount
         origin=step.origin(nested.kind),
         parent=step.parent(nested.kind),
         queue=nested.queue or request.queue,
+        scope=outer.scope,
     )
 
 

@@ -371,6 +371,7 @@ class Runner:
         offered = await fork_offers(self._journal, source, entries)
         unserved = tuple(state.unserved) if same else ()
         more = await offer_results(self._journal, source, entries, offered, unserved=unserved)
+        request = structs.replace(request, scope=state.requested.scope)
         return await self.start(run, request, also=[more], wait_for_input=wait_for_input)
 
     async def drain(self, patience: Seconds) -> None:

@@ -87,6 +87,8 @@ class NewRun(Struct, frozen=True):
     """What it is given besides the goal."""
     answer_format: ev.AnswerFormat | None = None
     """What the caller takes as an answer; None: what the team says."""
+    scope: str = ""
+    """Whose earlier turns its workers are shown (`memory.conversations.scope_of`)."""
 
 
 class ServedTeam:
@@ -118,6 +120,7 @@ class ServedTeam:
         wanted = structs.replace(
             wanted,
             labels=dict(new.labels),
+            scope=new.scope,
             answer_format=new.answer_format or wanted.answer_format,
         )
         request = checked(with_material(wanted, new.material), now)
