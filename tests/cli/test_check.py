@@ -25,6 +25,13 @@ def test_a_good_team_is_well(tmp_path: Path) -> None:
     assert "1 worker, 3 tools" in chargehand(tmp_path, "check").stderr
 
 
+def test_it_says_whose_earlier_tasks_are_shown(tmp_path: Path) -> None:
+    write(tmp_path, "version: 1\nname: good\nworkers: {ann: {description: Counts., remembers: true}}\n")
+    done = chargehand(tmp_path, "check")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "earlier tasks (ann): kept apart by the labels session and user; served, else by key" in done.stderr
+
+
 def test_every_finding_has_a_line(tmp_path: Path) -> None:
     write(tmp_path, BAD)
     done = chargehand(tmp_path, "check", "--team", "team.yaml")

@@ -9,6 +9,7 @@ import openai
 import pytest
 from ag_ui.core import RunAgentInput
 from ag_ui.core.types import UserMessage
+from msgspec import structs
 
 from chargehand import Memory, Plan, ScriptedModel, Supervisor, Task, Team, Worker
 from chargehand.integrations.ag_ui import ag_ui_api
@@ -51,17 +52,40 @@ class Desk:
         return [len(subject.earlier) for subject in subjects if isinstance(subject, Working)]
 
 
+def desk_team(model: ScriptedModel) -> Team:
+    worker = Worker("agent", "answers customers", model=model, remembers=True)
+    plan = Plan((Task("t1", "Do what is asked.", "agent"),), "forward")
+    return Team([worker], supervisor=Supervisor(plan=plan), memory=Memory(), name="desk")
+
+
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
     model = ScriptedModel(lambda _: "Noted.")
-    worker = Worker("agent", "answers customers", model=model, remembers=True)
-    plan = Plan((Task("t1", "Do what is asked.", "agent"),), "forward")
-    team = Team([worker], supervisor=Supervisor(plan=plan), memory=Memory(), name="desk")
-    settings = settings_in(tmp_path / "data", teams=(team,))
+    settings = settings_in(tmp_path / "data", teams=(desk_team(model),))
     with running(settings, apis=[ag_ui_api()]) as server:
         served = Desk(server, tmp_path, model)
         with served.http:
             yield served
+
+
+@pytest.mark.parametrize(
+    ("unlocked", "words"),
+    [(False, "others by the key of the caller"), (True, "others share one conversation, since no key is asked for")],
+)
+def test_a_served_team_says_once_whose_turns_are_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, unlocked: bool, words: str
+) -> None:
+    settings = settings_in(tmp_path / "data", teams=(desk_team(ScriptedModel([])),))
+    if unlocked:
+        settings = structs.replace(settings, token="", unlocked=True)
+    headers = {} if unlocked else {"Authorization": f"Bearer {settings.token}"}
+    with running(settings) as server, httpx.Client(base_url=server.url, headers=headers) as http:
+        for _ in range(2):
+            assert http.get("/api/teams").status_code == 200
+    said = [record.getMessage() for record in caplog.records if "remembers earlier tasks" in record.getMessage()]
+    assert said == [
+        f"team desk: agent remembers earlier tasks; runs with a label `session` or `user` are kept apart by it, {words}"
+    ]
 
 
 def test_labels_keep_customers_apart_and_a_fork_stays_with_its_own(desk: Desk) -> None:
@@ -85,8 +109,8 @@ def test_the_user_of_an_openai_client_is_a_label(desk: Desk, door: str) -> None:
     def ask(**more: Any) -> None:
         with openai.OpenAI(base_url=f"{desk.server.url}/v1", api_key=desk.server.token, max_retries=0) as client:
             if door == "chat":
-                message = {"role": "user", "content": "Do what is asked."}
-                client.chat.completions.create(model="team/desk", messages=[message], **more)  # pyright: ignore[reportArgumentType]
+                told: Any = [{"role": "user", "content": "Do what is asked."}]
+                client.chat.completions.create(model="team/desk", messages=told, **more)
             else:
                 client.responses.create(model="team/desk", input="Do what is asked.", **more)
 
@@ -119,3 +143,13 @@ def test_a_thread_of_ag_ui_is_a_conversation(desk: Desk) -> None:
         reply = desk.http.post("/ag-ui/desk", json=sent.model_dump(by_alias=True, exclude_none=True, mode="json"))
         assert reply.status_code == 200, reply.text
         assert desk.earlier[-1] == count
+
+
+def test_an_idempotency_key_with_another_user_is_refused(desk: Desk) -> None:
+    body = {"model": "team/desk", "messages": [{"role": "user", "content": "Do what is asked."}]}
+    statuses = [
+        desk.http.post("/v1/chat/completions", json={**body, **more}, headers={"Idempotency-Key": "k"}).status_code
+        for more in (ANN, ANN, BOB)
+    ]
+    assert statuses == [200, 200, 400]
+    assert desk.earlier == [0]
