@@ -123,3 +123,11 @@ def test_the_environment_may_name_the_team(tmp_path: Path) -> None:
     done = chargehand(tmp_path, "check", CHARGEHAND_TEAM="other")
     assert done.returncode == 0
     assert "named by CHARGEHAND_TEAM" in done.stderr
+
+
+def test_a_threshold_on_an_argument_that_is_not_there_is_found(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    write(tmp_path, GOOD.replace('twice: "tools:double"', 'twice: {python: "tools:double", approve: {nr: "> 5"}}'))
+    done = chargehand(tmp_path, "check")
+    assert done.returncode == 2
+    assert done.stdout.startswith("error: team.yaml:4: tools.twice: 'twice' has no argument 'nr'; ")

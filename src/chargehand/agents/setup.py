@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TypeAlias, TypeVar, get_args
+from typing import Any, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, structs
@@ -28,7 +28,7 @@ from chargehand.text.words import did_you_mean, listed
 from chargehand.tools.built_in import BUILT_IN, WITH_SETTINGS, tools_named
 from chargehand.tools.remember import ARCHIVE_TOOLS, BLOCK_TOOLS, NAMES, described, memory_tools, usual_tools
 from chargehand.tools.rules import check as check_rules
-from chargehand.tools.rules import needs_approval
+from chargehand.tools.rules import check_approvals, needs_approval
 from chargehand.tools.tool import Tool, Toolbox, as_tool, unpack_toolboxes
 
 AnyTool: TypeAlias = Tool | Callable[..., object] | str | Toolbox
@@ -105,6 +105,7 @@ def check_worker(worker: Worker, named: Mapping[str, Tool] | None = None) -> dic
     tools = toolset(owner, worker.tools, named)
     try:
         check_rules(worker.rules, tuple(tools))
+        check_approvals(worker.rules, schemas(tools))
     except Invalid as error:
         raise Invalid(f"{owner}: {error}") from error
     if worker.team is not None:
@@ -237,6 +238,11 @@ def _tool_named(owner: str, name: str, tools: Mapping[str, Tool]) -> Tool:
 def tool_name(tool: object) -> str:
     """The name of a tool, however a worker brings it."""
     return tool if isinstance(tool, str) else str(getattr(tool, "name", getattr(tool, "__name__", "")))
+
+
+def schemas(tools: Mapping[str, Tool]) -> dict[str, Mapping[str, Any]]:
+    """Return the JSON Schemas of the arguments of tools, by name."""
+    return {name: tool.arguments.schema for name, tool in tools.items() if tool.arguments is not None}
 
 
 def skills(tools: Mapping[str, Tool]) -> tuple[Skill, ...]:
@@ -376,7 +382,7 @@ def only_reads(worker: Worker) -> bool:
     """Whether no tool of a worker changes anything, needs approval, or is meant to differ each time."""
 
     def harmless(tool: Tool) -> bool:
-        asks = tool.approve or needs_approval(worker.rules, tool.name)
+        asks = tool.may_need_approval or needs_approval(worker.rules, tool.name)
         return tool.effect == "read" and not tool.poll and not asks
 
     if worker.remembers or worker.is_delegated:

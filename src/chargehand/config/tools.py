@@ -17,7 +17,7 @@ from chargehand.errors import Invalid
 from chargehand.models.resolve import models_folder
 from chargehand.text.words import listed
 from chargehand.tools.built_in import renamed, tools_named
-from chargehand.tools.tool import Tool, as_tool
+from chargehand.tools.tool import Tool, as_tool, with_approval
 
 Maker: TypeAlias = Callable[[str, ToolShape, Path], tuple[Tool, ...]]
 
@@ -54,10 +54,10 @@ def make_tools(name: str, written: ToolShape | str, folder: Path) -> tuple[Tool,
         "effect": shape.effect,
         "timeout": shape.timeout,
         "cap": shape.cap,
-        "approve": None if shape.approve is None else shape.approve in (True, "always"),
     }
     wanted = {key: value for key, value in changes.items() if value is not None}
-    return tuple(structs.replace(tool, **wanted) for tool in tools)
+    tools = tuple(structs.replace(tool, **wanted) for tool in tools)
+    return tools if shape.approve is None else tuple(with_approval(tool, shape.approve) for tool in tools)
 
 
 # --- one maker a source
