@@ -130,4 +130,4 @@ def test_a_threshold_on_an_argument_that_is_not_there_is_found(tmp_path: Path) -
     write(tmp_path, GOOD.replace('twice: "tools:double"', 'twice: {python: "tools:double", approve: {nr: "> 5"}}'))
     done = chargehand(tmp_path, "check")
     assert done.returncode == 2
-    assert done.stdout.startswith("error: team.yaml:4: tools.twice: 'twice' has no argument 'nr'; ")
+    assert "team.yaml:4: tools.twice: 'twice' has no argument 'nr'; did you mean 'number'?" in done.stdout
