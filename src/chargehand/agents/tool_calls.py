@@ -218,6 +218,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
     """What stable tools returned, by name and arguments."""
     _acted: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     """How often an effect was had, by tool and arguments."""
+    _changed: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    """How often a call that may change something returned a result, by tool and arguments."""
     _decided: dict[tuple[str, str], bool] = field(default_factory=dict[tuple[str, str], bool])
     """Whether the calls of this step need approval, as functions decided, by tool and arguments."""
     _matched: set[str] = field(default_factory=set[str])
@@ -498,7 +500,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         """Make a call as a step of the attempt."""
 
         def make(key: str) -> Coroutine[Any, Any, Done]:
-            caller = self._caller(key) if tool.arguments is not None and tool.arguments.caller else None
+            times = self._changed.get(_identity(call), 0) + 1
+            caller = self._caller(key, times) if tool.arguments is not None and tool.arguments.caller else None
             return make_call(tool=tool, call=call, key=key, caller=caller, breakers=self.breakers, context=self.context)
 
         request = call.arguments
@@ -521,7 +524,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             look=tool.happened is not None,
         )
 
-    def _caller(self, key: str) -> Caller:
+    def _caller(self, key: str, times: int = 1) -> Caller:
         """Who calls: results of the same step are not shown yet, so nothing of them is in the arguments."""
         where = self.context.where
         return Caller(
@@ -533,6 +536,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             task=where.task,
             attempt=where.attempt,
             mark=where.mark,
+            times=times,
             context=self.context,
         )
 
@@ -596,6 +600,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             return
         if tool.effect != "read":
             evidence.append(call.arguments)
+            which = _identity(call)
+            self._changed[which] = self._changed.get(which, 0) + 1
         self.last = returned.value
         self._collect(returned.value)
         self.made.append(called)

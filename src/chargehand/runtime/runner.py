@@ -158,6 +158,7 @@ async def offer_results(
         calls=await list_calls(journal, run, entries, state),
         replies=replies,
         origin=state.origin or run,
+        origin_mark=state.origin_mark,
     )
 
 

@@ -51,8 +51,13 @@ class Recalled(Struct, frozen=True, omit_defaults=True):
 
 
 def origin_of(caller: Caller) -> Origin:
-    """Who writes, as the engine says. The key says which run of its name it is."""
+    """Return who writes, as the engine says.
+
+    The key is the same for an equal edit of another attempt of the task, and of a run that does the task again: the
+    store applies it once. A second equal edit of one attempt is meant, so it has a key of its own.
+    """
     key = f"{caller.key}#{caller.mark}" if caller.mark else caller.key
+    key = key if caller.times == 1 else f"{key}/{caller.times}"
     return Origin(
         by="worker",
         name=caller.worker,
