@@ -260,6 +260,10 @@ class RunRequested(_Fact, frozen=True, tag="run.requested"):
     """Who sent the message that this run carries, to all workers that have a task in it; empty: it carries none."""
     labels: dict[str, str] = {}
     """What the caller files it under."""
+    scope: str = ""
+    """Whose earlier turns its workers are shown, and who is shown those of this run (`memory.conversations.scope_of`);
+    empty: all runs without one.
+    """
     outside: bool = False
     """Text from outside went into the goal or the inputs: effects may need a person's leave."""
     queue: str = ""
@@ -270,6 +274,8 @@ class RunRequested(_Fact, frozen=True, tag="run.requested"):
     """What idempotency keys of a nested run begin with: the same for an equal step of another attempt; empty: its
     name.
     """
+    origin_mark: str = ""
+    """What tells the run in which `origin` begins from others of its name, in other journals; empty: its own seed."""
     acted: tuple[EarlierCall, ...] = ()
     """Calls of earlier runs that changed something, for a nested run that does their work again."""
     replies: dict[str, Raw] = {}
@@ -295,6 +301,8 @@ class ResultsOffered(_Fact, frozen=True, tag="run.offered"):
     """What idempotency keys begin with, so that an equal call has the key it had in the other run; empty: the name of
     this run.
     """
+    origin_mark: str = ""
+    """What tells the run that `origin` names from others of its name, in other journals; empty: its own seed."""
 
 
 class RunResumed(_Fact, frozen=True, tag="run.resumed"):

@@ -49,6 +49,7 @@ def begin(entry: ev.Entry) -> RunState:
         at=entry.at,
         began=entry.at,
         origin=requested.origin,
+        origin_mark=requested.origin_mark or f"{requested.seed:x}",
     )
     if requested.plan is None:
         state.planning.next = "first"
@@ -511,6 +512,7 @@ def _results_offered(state: RunState, event: ev.ResultsOffered) -> None:
     state.is_rerun = state.requested.plan is not None
     state.unserved |= dict.fromkeys(event.unserved, state.round)
     state.origin = event.origin or state.origin
+    state.origin_mark = event.origin_mark or state.origin_mark
     _note_earlier_calls(state, event.calls, event.run)
     state.offered_replies |= event.replies
     state.planning.replies = {**event.replies.get(NO_TASK, {}), **state.planning.replies}

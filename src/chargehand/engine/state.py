@@ -342,6 +342,8 @@ class RunState(Struct, gc=False):
     """What persons answered to questions in words of an earlier nested run, by question."""
     origin: str = ""
     """What idempotency keys begin with; empty: the name of the run."""
+    origin_mark: str = ""
+    """What tells the run that `origin` names from others of its name."""
     offered_replies: dict[TaskId, dict[str, Raw]] = {}
     """What persons answered to questions in words of earlier runs, by task and question."""
     offered_by: tuple[str, ...] = ()  # the runs that offered results

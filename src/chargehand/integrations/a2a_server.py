@@ -108,7 +108,11 @@ class _Caller:
             if not goal:
                 raise InvalidParamsError(message="the message has no text; say what is to be done")
             labels = {CONTEXT: message.context_id} if message.context_id else {}
-            return (await self.tenant.begin(self.team, goal, key=message.message_id, labels=labels)).run
+            return (
+                await self.tenant.begin(
+                    self.team, goal, key=message.message_id, labels=labels, thread=message.context_id
+                )
+            ).run
 
 
 def _a2a_error(run: str, problem: Problem) -> A2AError:

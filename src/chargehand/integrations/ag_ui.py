@@ -80,7 +80,7 @@ async def _begin_or_resume(tenant: TenantClient, team: str, sent: RunInput) -> S
     if not requests:
         raise Problem(422, "no_request", "messages has no user message with text; say what is to be done")
     key = f"{sent.thread_id}/{sent.run_id}"
-    begun = await tenant.begin(team, requests[-1], key=key, labels={THREAD: sent.thread_id})
+    begun = await tenant.begin(team, requests[-1], key=key, labels={THREAD: sent.thread_id}, thread=sent.thread_id)
     return Subject(begun.run)
 
 

@@ -574,7 +574,7 @@ class _StepContext:
         return Where(
             run=run,
             task=self._work.task,
-            mark=f"{requested.seed:x}",
+            mark=self._line.state.origin_mark,
             planned=planned,
             attempt=attempt,
             origin=self._line.state.origin or run,

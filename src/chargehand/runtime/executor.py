@@ -144,8 +144,10 @@ class WorkFailed(Exception):
 
 
 class Where(Struct, frozen=True):
-    """Where something is done. `mark` is another for another run of the same name, in a journal of its own.
+    """Where something is done.
 
+    `mark` is another for another run of the same name, in a journal of its own, and the same for a run that does this
+    one again.
     `planned`: the run's tasks were planned; else they came with the request.
     """
 

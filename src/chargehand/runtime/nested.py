@@ -381,8 +381,10 @@ def _bounded_request(step: StartingStep, nested: NestedRequest, reserved: Amount
         deadline=min(request.deadline, deadline),
         seed=outer.seed if nested.kind == "worker" else step.seed(),
         origin=step.origin(nested.kind),
+        origin_mark=step.state.origin_mark,
         parent=step.parent(nested.kind),
         queue=nested.queue or request.queue,
+        scope=outer.scope,
     )
 
 

@@ -23,6 +23,7 @@ from chargehand.engine.events import Entry
 from chargehand.engine.roster import Match
 from chargehand.engine.state import Work
 from chargehand.errors import RunUnknown
+from chargehand.memory.conversations import scope_of
 from chargehand.runtime.files import read_files
 from chargehand.runtime.runner import checked
 from chargehand.server.dialogue import progress_text
@@ -62,7 +63,7 @@ from chargehand.server.openai.request import (
     summary_part,
     text_part,
 )
-from chargehand.server.routing import Api
+from chargehand.server.routing import Api, asker_of
 from chargehand.server.run_control import RecordedRun, read_run, tell_run, wait_for_run
 from chargehand.server.streams import Output, event, streamed
 from chargehand.server.teams import Teams
@@ -85,6 +86,10 @@ class Call(Struct, frozen=True):
     conversation: Conversation
     request: TeamRequest
     wanted: ev.AnswerFormat | None = None
+    labels: Mapping[str, str] = {}
+    """Those of the run."""
+    asker: str = ""
+    """The id of the key that the call came with; empty: it came without."""
 
     @property
     def answering_work(self) -> str:
@@ -140,7 +145,13 @@ async def _begin(tenant: Tenant, call: Call, listener: Listener | None, key: Run
     goal = call.conversation.goal(heeds_wishes=heeds_wishes)
     material = (*call.conversation.material(), *await read_files(tenant.journal.files, call.request.files))
     request = team.request(goal, now, seed=None if key is None else key.seed)
-    request = structs.replace(request, inputs=material, outside=bool(material))
+    request = structs.replace(
+        request,
+        inputs=material,
+        outside=bool(material),
+        labels=dict(call.labels),
+        scope=scope_of(call.labels, asker=call.asker),
+    )
     if call.wanted is not None:
         request = structs.replace(request, answer_format=call.wanted)
     if target.worker:
@@ -497,7 +508,8 @@ async def create_chat(request: Request, tenant: Tenant) -> Response:
     check_attachments(target, attachments)
     stop = read_stops(sent.stop)
     files = await keep_attachments(tenant, attachments)
-    call = Call(target, conversation, TeamRequest(target.id, target.worker, stop=stop, files=files), wanted)
+    recorded_request = TeamRequest(target.id, target.worker, stop=stop, files=files)
+    call = Call(target, conversation, recorded_request, wanted, labels=sent.labels, asker=asker_of(request))
     if sent.stream:
         return await _stream(request, tenant, sent, call, lambda recorded: ChatWriter(_chat_head(recorded, sent)))
     run = await run_call(request, tenant, sent, call)
@@ -519,7 +531,7 @@ async def create_response(request: Request, tenant: Tenant) -> Response:
     sent = await body(request, ResponseSent)
     check_response(sent)
     target = find_target(tenant, sent.model)
-    call = await _response_call(tenant, sent, target)
+    call = structs.replace(await _response_call(tenant, sent, target), asker=asker_of(request))
     if sent.stream:
         head_of = functools.partial(_response_head, tenant, call.request)
         return await _stream(request, tenant, sent, call, lambda recorded: ResponseWriter(head_of(recorded)))
@@ -587,7 +599,7 @@ async def _response_call(tenant: Tenant, sent: ResponseSent, target: TeamTarget)
         metadata=sent.metadata,
         files=files,
     )
-    return Call(target, conversation, request, wanted)
+    return Call(target, conversation, request, wanted, labels=sent.labels)
 
 
 class _Earlier(Struct, frozen=True):
