@@ -1,5 +1,6 @@
 """Poisoned memory, end to end: gullible workers who do whatever a text says, and blocks that stay what they were."""
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -253,9 +254,11 @@ async def test_any_tool_may_ask_who_calls() -> None:
     lines = [calls(call("sign", 1, text="a")), calls(call("sign", 2, text="b")), "done"]
     team = executor(model(work=lines), Worker("ann", tools=[sign]))
     await team.run("Sign", run="r")
-    assert [(one.key, one.worker, one.tainted, dict(one.seen)) for one in heard] == [
-        ("r/t1/1/3", "ann", False, {"guidelines": 1, "notes": 1}),
-        ("r/t1/1/6", "ann", True, {"guidelines": 1, "notes": 1}),
+    assert [(caller.worker, caller.tainted, dict(caller.seen)) for caller in heard] == [
+        ("ann", False, {"guidelines": 1, "notes": 1}),
+        ("ann", True, {"guidelines": 1, "notes": 1}),
     ]
+    assert all(re.fullmatch(r"r/t1/[0-9a-f]{32}", caller.key) for caller in heard)
+    assert heard[0].key != heard[1].key
     assert await sign.call('{"text": "c"}', "k") == "signed"
     assert heard[-1] == Caller("k")
