@@ -562,7 +562,7 @@ class Team:
                 read_answer(run, state, answer, reason, question=question, shown=shown) for answer in answers
             )
             runner = Runner(journal, executor, listener=hear, callbacks=callbacks)
-            return await self._result(team, await runner.resume(run, *events), journal)
+            return await self._result(team, await runner.resume(run, *events, unpause=True), journal)
 
     @check_declared("stream", elsewhere=_KEYWORDS)
     def stream(self, goal: Goal, *, run: str = "", files: FilePaths = ()) -> AsyncGenerator[ev.Entry]:

@@ -147,6 +147,15 @@ def test_any_team_may_cancel_a_run() -> None:
     assert other.resume_sync("may", ev.CancelRequested("it is over")).ending == "cancelled"
 
 
+def test_a_run_that_waits_for_a_person_may_be_paused_and_goes_on_with_the_answer() -> None:
+    team, paid = office("Ott")
+    team.run_sync("Pay.", run="may")
+    paused = team.resume_sync("may", ev.PauseSet(paused=True))
+    assert (paused.ending, paused.question is not None) == ("needs_input", True)
+    assert team.resume_sync("may", "approve").ending == "complete"
+    assert paid == ["0 to Ott"]
+
+
 def test_a_plan_is_approved_in_a_word() -> None:
     team, paid = office("Ott", policy=Policy(approve=True))
     asked = team.run_sync("Pay.", run="may")

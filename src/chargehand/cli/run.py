@@ -181,11 +181,10 @@ def resume(options: Namespace) -> int:
     async def act(runner: Runner, journal: Journal, session: RunSession) -> Outcome:
         session.transcript.catch_up(name, await journal.read(name))
         state = session.transcript.state
-        events: list[ev.Event] = [ev.PauseSet(paused=False)] if state.paused else []
-        events += _fit_reply(options, state, reply)
+        events = _fit_reply(options, state, reply)
         if reply is None and state.input is not None:
             session.ask_first(state.input)
-        return await runner.resume(name, *events, wait_for_input=session.asks)
+        return await runner.resume(name, *events, wait_for_input=session.asks, unpause=True)
 
     return executor.execute(options, name, act)
 

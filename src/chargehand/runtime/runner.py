@@ -334,12 +334,25 @@ class Runner:
             await self._release(lease)
 
     async def resume(
-        self, run: str, *also: ev.Event, wait_for_input: bool = False, steal: bool = False, quiet: bool = False
+        self,
+        run: str,
+        *also: ev.Event,
+        wait_for_input: bool = False,
+        steal: bool = False,
+        quiet: bool = False,
+        unpause: bool = False,
     ) -> Outcome:
-        """Go on with a run that a crash, a pause or an open question left unfinished, or that was only created.
+        """Resume a run that a crash, a pause or an open question left unfinished, or that was only created.
 
-        With `steal` it is taken from the process that holds it. A drive of it in this process is stopped first. What a
-        run inside another asks is asked, and answered, in the outermost one.
+        What a run inside another asks is asked, and answered, in the outermost one.
+
+        Args:
+            run: The run to resume.
+            also: What to tell it first: an answer, a cancel, a pause.
+            wait_for_input: Wait for the answer to an open question; False: return the question.
+            steal: Take it from the process that holds it. A drive of it in this process is stopped first.
+            quiet: Do not call the listener of this runner.
+            unpause: End a pause, unless `also` sets one.
         """
         lease = await self._claim(run, steal=steal)
         try:
@@ -355,6 +368,8 @@ class Runner:
             if not any(isinstance(event, ev.CancelRequested) for event in also):  # any team may end a run
                 self._check_members(run, state)
             recall_history(self._listeners(quiet=quiet), run, entries)
+            if unpause and state.paused and not any(isinstance(event, ev.PauseSet) for event in also):
+                also = (ev.PauseSet(paused=False), *also)
             more = also if lease.epoch == 1 else (ev.RunResumed(lease.epoch), *also)  # 1: no process drove it before
             drive = self._run_loop(lease, state, self._steady(state.at), quiet=quiet)
             return await self._drive(drive, lease, more, wait_for_input=wait_for_input)
