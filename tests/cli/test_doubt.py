@@ -60,11 +60,11 @@ def test_the_call_is_named_and_what_came_of_it_is_the_result(here: Path) -> None
     terminal.type("did not\n")  # the first letter would say the contrary
     terminal.until("say one of: d, a or f")
     terminal.type("d\n")
-    terminal.until("What came of it")
+    terminal.until("What did it return?")
     terminal.type("They cost 47 euros.\n")
     assert terminal.end() == 0
     assert answers(here) == [("done", b'"They cost 47 euros."')]
-    assert "They cost 47 euros." in terminal.shown.rpartition("What came of it")[2].partition("\n")[2]
+    assert "They cost 47 euros." in terminal.shown.rpartition("What did it return?")[2].partition("\n")[2]
 
 
 def test_it_is_decided_later_and_then_done_again(here: Path) -> None:

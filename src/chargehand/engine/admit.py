@@ -259,7 +259,7 @@ def _check_calls(question: ev.InputRequested, report: ev.InputAnswered) -> None:
     """Check the verdicts on the calls of a question.
 
     Raises:
-        Refused: for a call that is not asked about, two verdicts on one call, and a verdict of another kind of question.
+        Refused: for a call that is not asked about, two verdicts on one call, and a verdict of another kind.
     """
     waiting = [pending.call for pending in question.calls[1:]]
     for verdict in report.also:
