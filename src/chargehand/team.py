@@ -78,7 +78,7 @@ from chargehand.runtime.files import NewFile, keep_files, read_paths, with_mater
 from chargehand.runtime.listeners import GuardedListener
 from chargehand.runtime.nested import start_or_resume
 from chargehand.runtime.run_loop import TextListener
-from chargehand.runtime.runner import OpenStreams, Outcome, Runner, checked_goal, follow, without_a_loop
+from chargehand.runtime.runner import OpenStreams, Outcome, Runner, checked_goal, follow, stop_in_order, without_a_loop
 from chargehand.runtime.shared import SharedExecutor, SharedJournal
 from chargehand.runtime.trace import Tracer
 from chargehand.store_url import PostgresUrl, StoreUrl
@@ -491,7 +491,7 @@ class Team:
             runner = Runner(journal, executor, listener=hear, on_text=on_text, callbacks=callbacks)
             request = with_material(request, await keep_files(journal.files, new_files))
             also = await team.offered(journal, request)
-            outcome = await runner.start(name, request, also=also, keep_entries=True)
+            outcome = await stop_in_order(runner, runner.start(name, request, also=also, keep_entries=True))
             return await self._result(team, outcome, journal)
 
     def add_listener(self, listener: Listener) -> None:
@@ -562,7 +562,8 @@ class Team:
                 read_answer(run, state, answer, reason, question=question, shown=shown) for answer in answers
             )
             runner = Runner(journal, executor, listener=hear, callbacks=callbacks)
-            return await self._result(team, await runner.resume(run, *events, unpause=True), journal)
+            outcome = await stop_in_order(runner, runner.resume(run, *events, unpause=True))
+            return await self._result(team, outcome, journal)
 
     @check_declared("stream", elsewhere=_KEYWORDS)
     def stream(self, goal: Goal, *, run: str = "", files: FilePaths = ()) -> AsyncGenerator[ev.Entry]:

@@ -186,10 +186,8 @@ def test_a_person_says_what_became_of_an_effect(tmp_path: Path) -> None:
     file = script(tmp_path, task("a"), moves=moves, policy={"uncertain": "ask"})
     done = chargehand(tmp_path, "play", file, "--run", "asked")
     assert done.returncode == 4
-    assert (
-        "--question 1 --effect WHAT  (done --result JSON: it happened; again: it did not; fail: do without)"
-        in done.stderr
-    )
+    others = "done --result JSON: it happened; again: it did not; fail: do without"
+    assert f"--question 1 --effect WHAT  ({others})" in done.stderr
     wrong = chargehand(tmp_path, "resume", "asked", "--script", file, "--approve")
     assert wrong.returncode == 2
     assert "say one of done, again, fail" in wrong.stderr

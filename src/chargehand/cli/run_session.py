@@ -181,12 +181,27 @@ class RunSession:
                 company = [jobs.create_task(live.animate())] if live is not None else []
                 if self._prompt is not None:
                     company.append(jobs.create_task(self._prompt.answer(runner, self.advice.run, run.cancel)))
-                await asyncio.wait({run})
+                try:
+                    await asyncio.wait({run})
+                except asyncio.CancelledError:
+                    await self._finish_effects(runner)
+                    raise
                 for job in company:
                     job.cancel()
             return None if run.cancelled() else run.result()
         finally:
             await journal.close()
+
+    async def _finish_effects(self, runner: Runner) -> None:
+        """Let calls that change something finish, and say which."""
+        names = runner.effects_under_way
+        if not names:
+            return
+        calls = "1 call that changes" if len(names) == 1 else f"{len(names)} calls that change"
+        self.stderr.line(f"finishing {calls} something: {', '.join(names)}; press Ctrl-C again to stop now", "warn")
+        await runner.finish_effects()
+        if left := runner.effects_under_way:
+            self.stderr.line(f"stopped before the outcome was known: {', '.join(left)}", "bad")
 
     def _is_resumable(self) -> bool:
         """Whether there is a run to go on with after a signal, or one that had just ended; say which it is."""
