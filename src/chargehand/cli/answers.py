@@ -8,7 +8,6 @@ from chargehand.cli.arguments import Options, positive
 from chargehand.cli.teams import read_plan, read_value
 from chargehand.engine import events as ev
 from chargehand.engine.state import RunState
-from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid
 from chargehand.runtime.answers import (
     check_question,
@@ -138,7 +137,7 @@ def make_event(run: str, state: RunState, pending: ev.InputRequested, reply: Rep
     if reply.plan is not None:
         return ev.InputAnswered(pending.number, "edit", plan=reply.plan)
     if reply.text is not None:
-        return ev.InputAnswered(pending.number, "answer", result=encode_value(read_text(pending, reply.text)))
+        return ev.InputAnswered(pending.number, "answer", result=read_text(pending, reply.text))
     assert reply.verdict is not None, "one of them is given"
     check_single(run, pending, advice=f"Answer each: {command}")
     return make_answer(pending, [structs.replace(reply.verdict, call=first_call(pending))])

@@ -17,12 +17,9 @@ from chargehand.engine import events as ev
 from chargehand.engine.admit import answer_problem
 from chargehand.engine.failure import EarlierCall, PendingCall, Question
 from chargehand.engine.plan import NO_TASK
-from chargehand.engine.value import encode_value
 from chargehand.errors import Refused
 from chargehand.runtime.answers import WORDS, first_call, make_answer, read_text, read_verdict
-from chargehand.runtime.nested import doubtful_calls
 from chargehand.runtime.runner import Runner
-from chargehand.runtime.trace import TaskTrace
 
 if TYPE_CHECKING:
     from chargehand.cli.live_view import LiveView
@@ -35,19 +32,6 @@ _BECAUSE = {
 
 
 # --- what is asked
-
-
-def name_calls(request: ev.InputRequested, task: TaskTrace | None) -> list[ev.InputRequested]:
-    """The question, once for each call it is about: of effects in doubt, those that never came back.
-
-    Where none was recorded it has what the attempt said itself.
-    """
-    if request.what != "effect" or request.question is not None or task is None:
-        return [request]
-    if calls := doubtful_calls(task):
-        return [structs.replace(request, question=call) for call in calls]
-    failures = [attempt.failure.message for attempt in task.attempts if attempt.failure is not None]
-    return [structs.replace(request, text=failures[-1])] if failures else [request]
 
 
 def format_question(request: ev.InputRequested) -> list[str]:
@@ -251,7 +235,7 @@ class QuestionPrompt:
             value = read_text(request, words)
             problem = answer_problem(request.question, value) if request.question is not None else ""
             if not problem:
-                return ev.InputAnswered(request.number, "answer", result=encode_value(value))
+                return ev.InputAnswered(request.number, "answer", result=value)
             self._console.line(problem, "warn")
         return None
 

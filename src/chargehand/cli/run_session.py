@@ -22,7 +22,7 @@ from chargehand.cli.console import Console, clean
 from chargehand.cli.diagrams import file_name, save_artifacts
 from chargehand.cli.exit_codes import exit_code, stop_code
 from chargehand.cli.format import money
-from chargehand.cli.questions import QuestionPrompt, answer_command, may_ask, name_calls
+from chargehand.cli.questions import QuestionPrompt, answer_command, format_question, may_ask
 from chargehand.cli.signals import StopSignals
 from chargehand.cli.transcript import Transcript, describe_ending, has_checked_section
 from chargehand.concurrency import BareTaskGroup
@@ -278,7 +278,7 @@ class RunSession:
             self.stderr.line(f"gap: {line}", "bad")
         self.stderr.line(f"ending: {describe_ending(state)}", "bad")
         if not traced.ending:
-            for line in self.transcript.question_lines(state.input) if state.input is not None else ():
+            for line in format_question(state.input) if state.input is not None else ():
                 self.stderr.line(f"  {line}")
             self.stderr.line(f"go on: {self.advice.going_on(state)}")
 
@@ -342,7 +342,7 @@ def run_document(tracer: Tracer) -> dict[str, object]:
         "critical_path": trace.critical_path,
     }
     if state.ended is None and state.input is not None:
-        document["question"] = name_calls(state.input, tracer.tasks.get(state.input.task))[0]
+        document["question"] = state.input
     return document
 
 

@@ -14,7 +14,7 @@ from chargehand.cli.console import Console, clean_lines, format_json, short, wra
 from chargehand.cli.diagrams import LEGEND, print_plan, timeline_lines
 from chargehand.cli.event_text import MEMORY_STEPS, SUPERVISOR, describe_event
 from chargehand.cli.format import cost, describe_gaps, seconds
-from chargehand.cli.questions import format_question, name_calls
+from chargehand.cli.questions import format_question
 from chargehand.engine import events as ev
 from chargehand.engine.forecast import forecast
 from chargehand.engine.plan import Plan
@@ -209,7 +209,7 @@ class Transcript:
             console.line(f"{lead}{line.strip()}", event.tone)
             lead = " " * len(lead)
         if isinstance(entry.event, ev.InputRequested):
-            for line in self.question_lines(entry.event):
+            for line in format_question(entry.event):
                 console.line(f"{_INDENT}{line}")
 
     def _show_plan(self, plan: Plan, console: Console | None = None) -> None:
@@ -226,13 +226,8 @@ class Transcript:
             console.line(f"{request.task}:", "bold")
         elif request.what == "plan":
             self._show_plan(planned(self.state), console)
-        for line in self.question_lines(request):
+        for line in format_question(request):
             console.line(line)
-
-    def question_lines(self, request: ev.InputRequested) -> list[str]:
-        """All there is to say about a question of this run: the calls it is about, with their arguments."""
-        requests = name_calls(request, self.tracer.tasks.get(request.task))
-        return [line for each in requests for line in format_question(each)]
 
     # --- the end
 

@@ -203,8 +203,7 @@ VERDICTS: dict[str, tuple[str, ...]] = {
 
 
 def _reply(state: RunState, report: ev.InputAnswered) -> ev.Event:
-    given = report
-    report = _with_plain_results(given)
+    report = _with_plain_results(report)
     question = state.input
     if question is None or question.number != report.number:
         raise Refused(f"question {report.number} is not being asked")
@@ -220,7 +219,6 @@ def _reply(state: RunState, report: ev.InputAnswered) -> ev.Event:
     if report.budget is not None and state.requested.parent is None:
         raise Refused("the budget of a run cannot be changed by an answer; leave `budget` out")
     _check_calls(question, report)
-    _check_results(question, given)
     return _edited_plan(state, report) if report.verdict == "edit" else report
 
 
@@ -272,17 +270,6 @@ def _check_calls(question: ev.InputRequested, report: ev.InputAnswered) -> None:
                 f"call {verdict.call} does not wait for a verdict; besides the first, those that do: {numbers}"
             )
         waiting.remove(verdict.call)
-
-
-def _check_results(question: ev.InputRequested, given: ev.InputAnswered) -> None:
-    """Raise Refused for a call that is said to be done without its result; `null` as JSON is a result."""
-    if question.question is None:  # of a journal from before calls were named
-        return
-    said = {verdict.call: verdict for verdict in given.also}
-    for call in question.calls:
-        verdict = given if call == question.calls[0] else said.get(call.call)
-        if verdict is not None and verdict.verdict == "done" and verdict.result is None:
-            raise Refused(f"say what {call.text} returned: 'done: receipt 7' in words, or 'done: null' for nothing")
 
 
 def _edited_plan(state: RunState, report: ev.InputAnswered) -> ev.Event:

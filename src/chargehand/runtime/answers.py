@@ -3,14 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeAlias
 
-from msgspec import structs
-
 from chargehand.engine import events as ev
 from chargehand.engine.admit import answer_problem
 from chargehand.engine.declared import Write
-from chargehand.engine.failure import PendingCall
 from chargehand.engine.state import RunState
-from chargehand.engine.value import decode_value, encode_value
+from chargehand.engine.value import decode_value
 from chargehand.errors import Invalid, NotJson, Refused
 
 Answer: TypeAlias = Annotated[
@@ -55,7 +52,7 @@ def read_answer(
     check_question(run, pending, question, shown=shown, advice=_advice(run, pending))
     if pending.what == "question":
         value = read_text(pending, answer) if isinstance(answer, str) else answer
-        return ev.InputAnswered(pending.number, "answer", reason, result=encode_value(value))
+        return ev.InputAnswered(pending.number, "answer", reason, result=value)
     if isinstance(answer, Mapping):
         verdicts = [read_verdict(pending.what, call, words, reason) for call, words in answer.items()]
     else:
@@ -89,7 +86,7 @@ def check_question(run: str, pending: ev.InputRequested, named: int | None, *, a
     if (shown if named is None else named) == pending.number:
         return
     if named is None:
-        problem = f"the answer names no question, and another one than {pending.number} was asked before"
+        problem = "the answer does not name its question, and may be meant for an earlier one"
     elif named < pending.number:
         problem = f"question {named} has been answered already"
     else:
@@ -107,15 +104,8 @@ def describe_calls(pending: ev.InputRequested) -> str:
     """Return what is asked in one line: the calls, each with its number if there are several, or the text."""
     calls = pending.calls
     if len(calls) > 1:
-        return "; ".join(f"{call.call}: {describe_call(call)}" for call in calls)
-    return describe_call(calls[0]) if calls else pending.text or "the plan"
-
-
-def describe_call(call: PendingCall) -> str:
-    """Return a call with its arguments in one line."""
-    if not call.tool:
-        return call.text
-    return f"{call.tool}({bytes(encode_value(call.arguments)).decode()})"
+        return "; ".join(f"{call.call}: {call.text}" for call in calls)
+    return calls[0].text if calls else pending.text or "the plan"
 
 
 def read_text(pending: ev.InputRequested, text: str) -> object:
@@ -156,13 +146,8 @@ def read_verdict(
 
 def make_answer(pending: ev.InputRequested, verdicts: Sequence[ev.CallVerdict]) -> ev.InputAnswered:
     """Return the answer to a question about calls, from a verdict for each. Calls without one are asked about next."""
-    # JSON, so that `null` is a result, and no result is none
-    said = [
-        structs.replace(verdict, result=encode_value(verdict.result)) if verdict.verdict == "done" else verdict
-        for verdict in verdicts
-    ]
-    first = next(verdict for verdict in said if verdict.call == first_call(pending))
-    others = tuple(verdict for verdict in said if verdict is not first)
+    first = next(verdict for verdict in verdicts if verdict.call == first_call(pending))
+    others = tuple(verdict for verdict in verdicts if verdict is not first)
     return ev.InputAnswered(pending.number, first.verdict, first.feedback, result=first.result, also=others)
 
 

@@ -14,7 +14,7 @@ from chargehand.engine.declared import argument_problem
 from chargehand.engine.failure import AskedBecause, EarlierCall
 from chargehand.engine.plan import NO_TASK, TaskId
 from chargehand.engine.state import RunState
-from chargehand.engine.value import encode_value
+from chargehand.engine.value import decode_value, encode_value
 from chargehand.errors import Invalid, Refused
 from chargehand.runtime.answers import WORDS, first_call, make_answer, read_verdict
 
@@ -183,7 +183,10 @@ async def _answer_in_words(
         task=pending.task,
     )
     value = await _call(on_question, question)
-    return None if value is None else ev.InputAnswered(pending.number, "answer", result=encode_value(value))
+    if value is None:
+        return None
+    plain = decode_value(encode_value(value))  # such as of a pydantic model
+    return ev.InputAnswered(pending.number, "answer", result=plain)
 
 
 async def _call(function: Callable[..., object], request: Struct) -> object:
