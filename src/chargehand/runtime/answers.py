@@ -194,12 +194,12 @@ def _check_waiting(run: str, pending: ev.InputRequested, calls: Sequence[int]) -
 
 def _advice(run: str, pending: ev.InputRequested) -> str:
     """Return how a program answers the open question."""
-    word = {"effect": '"again"', "question": '"blue"'}.get(pending.what, '"approve"')
+    word = {"effect": '"done: RESULT"', "question": '"TEXT"'}.get(pending.what, '"approve"')
     answer = _example(pending) if len(pending.calls) > 1 else word
     return f"To answer it: resume({run!r}, {answer}, question={pending.number})"
 
 
 def _example(pending: ev.InputRequested) -> str:
-    word = "again" if pending.what == "effect" else "approve"
+    word = "done: RESULT" if pending.what == "effect" else "approve"
     verdicts = ", ".join(f'{call.call}: "{word}"' for call in pending.calls)
     return f"{{{verdicts}}}"
