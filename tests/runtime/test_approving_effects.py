@@ -90,7 +90,7 @@ async def test_a_function_says_what_became_of_each_effect() -> None:
     assert all(request.key for request in asked)
 
 
-@pytest.mark.parametrize("verdict", [True, False, "approve", "reject", None])
+@pytest.mark.parametrize("verdict", [True, False, "approve", "reject: too dear", None])
 async def test_a_function_that_only_allows_or_forbids_leaves_an_effect_open(verdict: bool | str | None) -> None:
     office = Office()
     await office.die()

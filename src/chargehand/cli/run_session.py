@@ -184,6 +184,10 @@ class RunSession:
                 try:
                     await asyncio.wait({run})
                 except asyncio.CancelledError:
+                    for job in company:  # an open prompt holds lines back
+                        job.cancel()
+                    if company:
+                        await asyncio.wait(company)
                     await self._finish_effects(runner)
                     raise
                 for job in company:

@@ -155,7 +155,8 @@ async def _answer(
 
 def _says_nothing(request: ApprovalRequest, words: Verdict) -> bool:
     """Check for a function that only allows or forbids calls, where it is asked whether one happened."""
-    if request.what != "effect" or words not in (True, False, "approve", "reject"):
+    word = words.partition(":")[0].strip().lower() if isinstance(words, str) else words
+    if request.what != "effect" or word not in (True, False, "approve", "reject"):
         return False
     logger.warning(
         "run %s: on_approval is %r, which does not say whether %s happened; it stays open. Say %s",
