@@ -116,7 +116,7 @@ def script(folder: Path, *tasks: Mapping[str, object], **more: object) -> Path:
 
 def printed_command(output: str) -> list[str]:
     """Return the words after the program's name in the command that answers a question, as they were printed."""
-    line = next(line for line in output.splitlines() if line.strip().startswith("go on:"))
+    line = next(line for line in output.splitlines() if line.strip().startswith("go on"))
     command = line.partition("chargehand ")[2].partition("  (")[0]
     return shlex.split(command)
 

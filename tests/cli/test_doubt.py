@@ -116,6 +116,15 @@ def test_the_printed_command_answers_with_each_word(here: Path, said: list[str],
     assert told in done.stdout + done.stderr
 
 
+def test_runs_show_prints_the_call_and_the_command_that_answers(here: Path) -> None:
+    chargehand(here, "resume", "one", "--no-input", "-q")
+    shown = chargehand(here, "runs", "show", "one").stdout
+    assert "its idempotency key: " in shown
+    words = [word.replace("WHAT", "again") for word in printed_command(shown)]
+    done = chargehand(here, *words, "-q")
+    assert (done.returncode, "48.00 euros" in done.stdout) == (0, True)
+
+
 def test_done_without_a_result_is_refused_with_how_to_say_it(here: Path) -> None:
     chargehand(here, "resume", "one", "--no-input", "-q")
     for said in (["--effect", "done"], ["--effect", "done:"]):
