@@ -125,13 +125,16 @@ def test_runs_show_prints_the_call_and_the_command_that_answers(here: Path) -> N
     assert (done.returncode, "48.00 euros" in done.stdout) == (0, True)
 
 
-def test_done_without_a_result_is_refused_with_how_to_say_it(here: Path) -> None:
+def test_done_without_a_result_and_a_yes_are_refused(here: Path) -> None:
     chargehand(here, "resume", "one", "--no-input", "-q")
     for said in (["--effect", "done"], ["--effect", "done:"]):
         refused = chargehand(here, "resume", "one", *said)
         assert refused.returncode == 2
         assert "what" in refused.stderr
         assert "null" in refused.stderr
+    wrong = chargehand(here, "resume", "one", "--approve")
+    assert wrong.returncode == 2
+    assert "say one of done, again, fail" in wrong.stderr
     assert answers(here) == []
 
 

@@ -181,21 +181,6 @@ def test_a_person_hands_in_a_plan_and_a_bad_one_changes_nothing(tmp_path: Path) 
     assert "[x]" in done.stdout
 
 
-def test_a_person_says_what_became_of_an_effect(tmp_path: Path) -> None:
-    moves = {"a": [{"fail": "uncertain", "message": "was the mail sent?"}]}
-    file = script(tmp_path, task("a"), moves=moves, policy={"uncertain": "ask"})
-    done = chargehand(tmp_path, "play", file, "--run", "asked")
-    assert done.returncode == 4
-    others = "done --result JSON: it happened; again: it did not; fail: do without"
-    assert f"--question 1 --effect WHAT  ({others})" in done.stderr
-    wrong = chargehand(tmp_path, "resume", "asked", "--script", file, "--approve")
-    assert wrong.returncode == 2
-    assert "say one of done, again, fail" in wrong.stderr
-    done = chargehand(tmp_path, "resume", "asked", "--script", file, "--effect", "done", "--result", '"sent"')
-    assert done.returncode == 0
-    assert done.stdout == "[a] sent\n"
-
-
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     slow = script(tmp_path, task("a"), task("b", "a"), moves={"b": [{"seconds": 30}]})
     playing = Underway(tmp_path, "play", slow, "--run", "long")
