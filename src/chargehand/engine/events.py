@@ -332,6 +332,8 @@ class CancelRequested(Commanded, frozen=True, tag="run.cancel_requested"):
 
     reason: str = ""
     """Why, in the words of the caller."""
+    by: str = ""
+    """Who stopped it: over HTTP the name of the token, or its id; empty: it is not known."""
 
 
 class TasksAdded(_Fact, frozen=True, tag="plan.grown"):

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from chargehand.agents.run_document import RunDocument, RunQuestion
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
@@ -63,9 +64,11 @@ __all__ = [
     "Entry",
     "HttpApi",
     "Problem",
+    "RunDocument",
     "RunFilter",
     "RunInfo",
     "RunPage",
+    "RunQuestion",
     "RunSummary",
     "SearchHit",
     "StreamedWords",
@@ -257,7 +260,8 @@ class TenantClient:
     async def cancel(self, run: str, reason: str = "") -> RunInfo:
         """Stop a run; what is finished stays. A run that has ended already is left as it is."""
         tenant = self._require("run")
-        await tell_run(tenant, run, lambda _: ev.CancelRequested(reason))
+        by = self.caller.name or self.caller.key
+        await tell_run(tenant, run, lambda _: ev.CancelRequested(reason, by=by))
         return await run_info(tenant, run)
 
     # --- memory

@@ -54,9 +54,9 @@ async def _tell(tenant: Tenant, run: str, say: Say) -> RunInfo:
 
 
 @operation("POST", "/api/runs/{run}/cancel", scope="run")
-async def cancel_run(tenant: Tenant, run: str, body: ReasonBody) -> RunInfo:
+async def cancel_run(tenant: Tenant, request: Request, run: str, body: ReasonBody) -> RunInfo:
     """Stop a run; what is finished stays."""
-    return await _tell(tenant, run, lambda _: ev.CancelRequested(body.reason))
+    return await _tell(tenant, run, lambda _: ev.CancelRequested(body.reason, by=_name_of_caller(request)))
 
 
 @operation("POST", "/api/runs/{run}/pause", scope="run")

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from chargehand.agents.audit.assessment import answer_tracings, count_traced
 from chargehand.agents.draft import PlanForecast, foreseen
 from chargehand.agents.result import fallback_answer, noted_facts, planned
+from chargehand.agents.run_document import RunQuestion, State, explain_end, read_question, read_state
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.fold import begin, fold, replay
@@ -41,7 +42,6 @@ from chargehand.server.api.shapes import (
     RunPage,
     RunQuery,
     RunSummary,
-    State,
     TaskInfo,
     show,
 )
@@ -161,6 +161,7 @@ async def run_info(tenant: Tenant, run: str, *, plain: bool = False) -> RunInfo:
         untraced={task: tracing.untraced for task, tracing in tracings.items() if tracing.untraced},
         now=time.time(),
         forecast=None if state.ended is not None or not plan.tasks else await _forecast(tenant, state, plan),
+        asks=read_question(state),
     )
 
 
@@ -193,23 +194,14 @@ async def _is_held_elsewhere(tenant: Tenant, run: str, state: RunState) -> bool:
 
 
 def state_of(tenant: Tenant, run: str, state: RunState, *, is_held: bool = False) -> State:
-    """Where a run stands. `is_held`: a process has claimed it."""
-    end = state.ended
-    if end is not None:
-        return end.ending
-    if state.input is not None:
-        return "needs_input"
-    if state.paused:
-        return "paused"
-    if is_held or tenant.runs.is_running(root_of(run, state.requested)):
-        return "running"
-    return "waiting" if state.requested.queue else "interrupted"
+    """Return where a run stands. `is_held`: a process has claimed it."""
+    return read_state(state, is_driven=is_held or tenant.runs.is_running(root_of(run, state.requested)))
 
 
 def summary_of(tenant: Tenant, run: str, state: RunState, *, is_held: bool = False) -> RunSummary:
     requested = state.requested
     end = state.ended
-    question = state.input if end is None else None
+    question = read_question(state)
     tasks = [progress for progress in state.tasks.values() if progress.parent is None]
     return RunSummary(
         run=run,
@@ -234,12 +226,13 @@ def summary_of(tenant: Tenant, run: str, state: RunState, *, is_held: bool = Fal
         labels=requested.labels,
         workers=tuple(dict.fromkeys(name for task in tasks if (name := task.worker or task.task.worker))),
         cap=None if end is None else end.cap,
+        why=explain_end(state),
     )
 
 
-def _open_question(requested: ev.InputRequested) -> OpenQuestion:
-    tool = "" if requested.question is None else requested.question.tool
-    return OpenQuestion(what=requested.what, task=requested.task, text=requested.text, tool=tool)
+def _open_question(asked: RunQuestion) -> OpenQuestion:
+    tool = asked.calls[0].tool if asked.calls else ""
+    return OpenQuestion(what=asked.what, task=asked.task, text=asked.text, tool=tool, calls=len(asked.calls))
 
 
 # --- list

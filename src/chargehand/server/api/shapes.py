@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from chargehand.agents.audit.assessment import Coverage, Traced
 from chargehand.agents.draft import PlanForecast
+from chargehand.agents.run_document import RunDocument, RunQuestion, State
 from chargehand.engine import events as ev
 from chargehand.engine.budget import CapReached
 from chargehand.engine.facts import SettledContradiction, Statement
@@ -36,21 +37,6 @@ Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
 QuestionNumber: TypeAlias = Annotated[int, Meta(ge=1, le=2**53)]
 Money: TypeAlias = Annotated[float, Meta(ge=0, le=1_000_000)]
 PageSize: TypeAlias = Annotated[int, Meta(ge=1, le=200)]
-State: TypeAlias = Literal[
-    "running",
-    "waiting",
-    "paused",
-    "needs_input",
-    "interrupted",
-    "complete",
-    "partial",
-    "failed",
-    "cancelled",
-    "damaged",
-]
-"""`damaged`: its entries cannot all be read; `reason` says why. `interrupted`: no process drives it; resume it.
-`needs_input`: a person must answer its question. `waiting`: for a worker of its queue.
-"""
 LATEST = 2**53
 """What `before` is for the first page."""
 _TYPES = [str(kind.__struct_config__.tag) for kind in get_args(ev.Event)]
@@ -439,13 +425,16 @@ class OpenQuestion(Struct, frozen=True):
     task: TaskId
     text: str
     tool: str = ""
+    calls: int = 0
+    """How many calls it asks about."""
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):
     """A run in a list. `team` is empty for talks with agents of the other API; `parent` is the run it is inside of.
 
     `title` are the first words of its goal. `running` and `failed` count tasks. `workers` have a task in it. `cap` is
-    the cap that is the `reason` for its end (`budget`, `deadline` or `overspent`); null: another reason.
+    the cap that is the `reason` for its end (`budget`, `deadline` or `overspent`); null: another reason. `why` is the
+    reason in words: the cap, the first gap, or who cancelled it and why.
     """
 
     run: str
@@ -470,6 +459,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     workers: tuple[str, ...] = ()
     cap: CapReached | None = None
+    why: str = ""
 
 
 class RunPage(Struct, frozen=True):
@@ -510,6 +500,7 @@ class RunInfo(Struct, frozen=True):
     `traced` counts what the figures of its answer rest on, and `untraced` are those that no tool returned and no
     input gave, by the task that says them; those of the answer itself are under the empty name. `now` is the clock of
     the server; `forecast` is what the whole plan takes, null where there is no plan, and after the end of the run.
+    `question` is the recorded event of the open question; `asks` is the same as every API tells it, with all calls.
     """
 
     summary: RunSummary
@@ -526,6 +517,26 @@ class RunInfo(Struct, frozen=True):
     untraced: dict[str, tuple[Statement, ...]]
     now: Instant = 0.0
     forecast: PlanForecast | None = None
+    asks: RunQuestion | None = None
+
+    @property
+    def document(self) -> RunDocument:
+        """Return the run document that this was made from."""
+        summary = self.summary
+        return RunDocument(
+            run=summary.run,
+            team=summary.team,
+            state=summary.state,
+            reason=summary.reason,
+            why=summary.why,
+            cap=summary.cap,
+            answer=self.answer,
+            gaps=self.gaps,
+            usd=summary.spent.usd,
+            tokens=summary.spent.tokens,
+            calls=summary.spent.calls,
+            question=self.asks,
+        )
 
 
 class EntryInfo(Struct, frozen=True):

@@ -62,7 +62,7 @@ from chargehand.server.openai.request import (
     summary_part,
     text_part,
 )
-from chargehand.server.routing import Api
+from chargehand.server.routing import CALLER, Api, ApiCaller
 from chargehand.server.run_control import RecordedRun, read_run, tell_run, wait_for_run
 from chargehand.server.streams import Output, event, streamed
 from chargehand.server.teams import Teams
@@ -540,7 +540,9 @@ async def cancel_response(request: Request, tenant: Tenant) -> Response:
     """One that is over stays what it is."""
     recorded, stored = await _stored(tenant, part(request, "response"), "response_id")
     if recorded.state.ended is None:
-        await tell_run(tenant, recorded.run, lambda _: ev.CancelRequested("a client cancelled the response"))
+        caller: ApiCaller = request.scope[CALLER]
+        cancel = ev.CancelRequested("a client cancelled the response", by=caller.name or caller.key)
+        await tell_run(tenant, recorded.run, lambda _: cancel)
         recorded = await wait_for_run(tenant, recorded.run)
     return _response(tenant, stored, recorded)
 
