@@ -416,6 +416,15 @@ class CallVerdict(Struct, frozen=True, omit_defaults=True, gc=False):
     """What the call came to, with `done`, or with `approve` where the client that answers made the call itself."""
 
 
+class MessageKey(Struct, frozen=True):
+    """The message of a client that gave an answer. The same message sent again is not another answer."""
+
+    key: str
+    """Digest of the API and of the id that the client gave to the message."""
+    digest: str
+    """Digest of what the message said."""
+
+
 class InputAnswered(Commanded, frozen=True, tag="input.answered"):
     """What the person said.
 
@@ -437,6 +446,8 @@ class InputAnswered(Commanded, frozen=True, tag="input.answered"):
     """Verdicts on the other calls of the question."""
     by: str = ""
     """Who decided: over HTTP the name of the token, or its id; empty: it is not known."""
+    message: MessageKey | None = None
+    """The message that the answer came with; `null`: it had no id."""
 
 
 class SupervisionStarted(_Fact, frozen=True, tag="supervision.started"):

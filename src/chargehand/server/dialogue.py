@@ -1,5 +1,6 @@
 """A run in words, for clients that converse: how it goes on, what it asks, and how they answer that."""
 
+import re
 from collections.abc import Iterable
 from typing import cast
 
@@ -9,10 +10,13 @@ from chargehand.engine import events as ev
 from chargehand.engine.admit import VERDICTS
 from chargehand.engine.plan import Task
 from chargehand.server.api.shapes import AnswerBody
-from chargehand.server.wire import Problem
+from chargehand.server.wire import Problem, misfit
 
 _LONGEST_LINE = 160
 _LISTED = 30
+_MOST_SHOWN = 10_000
+_CALL = re.compile(r"[1-9][0-9]{0,8}")
+_VERDICT = re.compile(r"(\w*)[\s.,:;!]*(.*)", re.DOTALL)
 _DUTIES = {"plan": "planning", "answer": "writing the answer"}
 _LINES: dict[type[ev.Event], str] = {
     ev.SupervisionFailed: "{0.duty} failed: {0.failure.message}",
@@ -79,34 +83,108 @@ def question_text(question: ev.InputRequested, tasks: Iterable[Task]) -> str:
             return f"A worker asks:\n{question.text}{f' ({options})' if options else ''}"
 
 
-def parse_answer(question: ev.InputRequested, sent: object) -> AnswerBody:
-    """The answer of a client: in fields (`verdict`, `feedback`, `result`), or in words that begin with the verdict.
+class ShownQuestions:
+    """Remembers which question of a run each client was shown last. `tenant.part(ShownQuestions)` is that of a tenant.
 
-    Any words answer a question in words.
+    Words name no question, so they are good only for the one that their client has seen. What was shown is not kept
+    over a restart of the server: a client then reads the run again, or names the question.
     """
-    if not isinstance(sent, str):
-        fields = cast("dict[str, object]", sent) if isinstance(sent, dict) else {}
-        try:
-            return msgspec.convert({"number": question.number, **fields}, AnswerBody)
-        except msgspec.ValidationError as error:
-            raise Problem(422, "invalid_answer", f"this is no answer: {error}") from error
+
+    def __init__(self, _tenant: object = None) -> None:
+        self._numbers: dict[tuple[str, str], int] = {}
+
+    def show(self, client: str, run: str, number: int) -> None:
+        """Note that a client was shown a question."""
+        self._numbers.pop((client, run), None)
+        self._numbers[client, run] = number
+        while len(self._numbers) > _MOST_SHOWN:
+            del self._numbers[next(iter(self._numbers))]
+
+    def is_shown(self, client: str, run: str, number: int) -> bool:
+        """Return whether words of a client can only mean this question. The first question of a run is the only one."""
+        return self._numbers.get((client, run), 1) == number
+
+
+def parse_answer(question: ev.InputRequested, sent: object, *, names_question: bool = False) -> AnswerBody:
+    """Return the answer that a client sent.
+
+    Args:
+        question: The open question.
+        sent: Fields (`number`, `verdict`, `feedback`, `result`, `also`), a verdict for each call by its number, or
+            words that begin with the verdict. Any words answer a question in words.
+        names_question: The answer must have the number of its question.
+
+    Raises:
+        Problem: It is no answer to this question.
+    """
+    fields = _read_words(question, sent) if isinstance(sent, str) else _read_fields(question, sent)
+    if names_question and "number" not in fields:
+        detail = (
+            f"question {question.number} was not shown here before this answer; read the run, then answer again, or "
+            f'name the question: {{"number": {question.number}, "verdict": ...}}'
+        )
+        raise Problem(409, "conflict", detail)
+    sent_fields = {"number": question.number, **fields}
+    try:
+        return msgspec.convert(sent_fields, AnswerBody)
+    except msgspec.ValidationError as error:
+        raise misfit(error, AnswerBody, sent_fields) from error
+
+
+def _read_fields(question: ev.InputRequested, sent: object) -> dict[str, object]:
+    """Return the fields of an answer; verdicts by call (`{"1": "approve", "2": "reject: why"}`) are put into fields."""
+    fields = cast("dict[str, object]", sent) if isinstance(sent, dict) else {}
+    verdicts = {int(name): verdict for name, verdict in fields.items() if _CALL.fullmatch(name)}
+    if not verdicts:
+        return fields
+    others = {name: value for name, value in fields.items() if not _CALL.fullmatch(name)}
+    first = question.calls[0].call if question.calls else 1
+    if first not in verdicts:
+        raise _no_answer(f"call {first} is asked about first; answer that one too")
+    also = [
+        {"call": call, **_read_verdict(question, verdict)} for call, verdict in verdicts.items() if call != first
+    ]
+    return {**others, **_read_verdict(question, verdicts[first]), "also": also}
+
+
+def _read_words(question: ev.InputRequested, sent: str) -> dict[str, object]:
+    words = sent.strip()
     if question.what == "question":
-        return worded_answer(question.number, "answer", sent.strip())
-    verdict, _, text = sent.strip().partition(" ")
-    plain = verdict.strip(".,:;!").casefold()
-    if plain not in VERDICTS[question.what]:
-        allowed = ", ".join(VERDICTS[question.what])
-        raise Problem(422, "invalid_answer", f"begin the answer with one of: {allowed}")
-    return worded_answer(question.number, plain, text.strip())
+        has_schema = question.question is not None and question.question.schema is not None
+        return {"verdict": "answer", "result": _as_json(words) if has_schema else words}
+    if isinstance(fields := _as_json(words), dict):
+        return _read_fields(question, cast("dict[str, object]", fields))
+    if len(question.calls) > 1:
+        listed = "; ".join(f"{call.call}: {call.text}" for call in question.calls)
+        example = msgspec.json.encode({str(call.call): VERDICTS[question.what][0] for call in question.calls}).decode()
+        raise _no_answer(f"it asks about {len(question.calls)} calls ({listed}); answer each by its number: {example}")
+    return _read_verdict(question, words)
 
 
-def worded_answer(number: int, verdict: str, text: str) -> AnswerBody:
-    """A verdict with words: what was answered or came of a call, else the reason."""
-    key = "result" if verdict in ("answer", "done") else "feedback"
-    return msgspec.convert({"number": number, "verdict": verdict, key: text}, AnswerBody)
+def _read_verdict(question: ev.InputRequested, sent: object) -> dict[str, object]:
+    """Return the fields of the verdict on one call: `approve`, `reject: why`, `done: RESULT`, `again`, `fail`."""
+    if isinstance(sent, dict):
+        return cast("dict[str, object]", sent)
+    verdict, text = _VERDICT.fullmatch(str(sent).strip()).groups()  # pyright: ignore[reportOptionalMemberAccess] - it fits any text
+    word = verdict.casefold()
+    if word not in VERDICTS[question.what]:
+        raise _no_answer(f"begin the answer with one of: {', '.join(VERDICTS[question.what])}")
+    return {"verdict": word, "result": _as_json(text)} if word == "done" else {"verdict": word, "feedback": text}
+
+
+def _as_json(text: str) -> object:
+    """Return what a text is as JSON; a text that is none, as it is."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def _no_answer(detail: str) -> Problem:
+    return Problem(422, "invalid", f"this is no answer: {detail}")
 
 
 def declined_answer(question: ev.InputRequested) -> AnswerBody:
-    """The answer of a person who does not want to decide."""
+    """Return the answer of a person who does not want to decide."""
     verdict = "fail" if question.what == "effect" else "reject"
     return AnswerBody(number=question.number, verdict=verdict, feedback="declined")

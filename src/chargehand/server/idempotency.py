@@ -8,7 +8,7 @@ made of the caller, the path and the body, which is recorded in the request of t
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from hashlib import blake2b
 from typing import cast
 
@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 
-from chargehand.engine.events import RunRequested
+from chargehand.engine.events import Entry, InputAnswered, MessageKey, RunRequested
 from chargehand.engine.plan import digest
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Corrupt, Refused, RunBusy, RunUnknown, Unknown
@@ -49,6 +49,8 @@ class RunKey(Struct, frozen=True):
 
     run: str
     seed: int
+    name: str = "Idempotency-Key"
+    """What the client calls the key, for the error about another body."""
 
     async def begin(self, tenant: Tenant, begin: Callable[[], Awaitable[str]]) -> BegunRun:
         """Begin the run of this key, unless it was begun before.
@@ -89,7 +91,7 @@ class RunKey(Struct, frozen=True):
         except Unknown:
             return False
         if not isinstance(first, RunRequested) or first.seed != self.seed:
-            detail = "this Idempotency-Key came before with another body or path; use a new one"
+            detail = f"this {self.name} came before with another request; use a new {self.name}"
             raise Problem(422, "other_body", detail)
         return True
 
@@ -109,10 +111,31 @@ def key_of(request: Request, tenant: Tenant, sent: Struct) -> RunKey | None:
     return run_key(tenant, key, msgspec.json.encode(sent), request.scope["path"])
 
 
-def run_key(tenant: Tenant, key: str, sent: bytes, path: str = "") -> RunKey:
+def run_key(tenant: Tenant, key: str, sent: bytes, path: str = "", name: str = "Idempotency-Key") -> RunKey:
     """What a key amounts to with what was sent."""
     seed = digest(key, path, sent)
-    return RunKey(f"run-{digest(tenant.name, key)[:24]}", int(seed[:_SEED_DIGITS], 16))
+    return RunKey(f"run-{digest(tenant.name, key)[:24]}", int(seed[:_SEED_DIGITS], 16), name)
+
+
+def is_answered(entries: Iterable[Entry], message: MessageKey, name: str) -> bool:
+    """Return whether this message of a client has answered a question of the run before.
+
+    Args:
+        entries: The entries of the run.
+        message: The message that came now.
+        name: What the client calls the id of a message, for the error.
+
+    Raises:
+        Problem: The id came before with another answer.
+    """
+    for entry in entries:
+        earlier = entry.event.message if isinstance(entry.event, InputAnswered) else None
+        if earlier is not None and earlier.key == message.key:
+            if earlier.digest != message.digest:
+                detail = f"this {name} came before with another answer, and that answer counts; read the run"
+                raise Problem(422, "other_body", detail)
+            return True
+    return False
 
 
 def is_repeated(request: Request) -> bool:

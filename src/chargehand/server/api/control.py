@@ -38,7 +38,7 @@ from chargehand.server.api.shapes import (
     SkipBody,
     VerdictBody,
 )
-from chargehand.server.idempotency import RunKey
+from chargehand.server.idempotency import RunKey, is_answered
 from chargehand.server.routing import CALLER, ApiCaller
 from chargehand.server.run_control import RecordedRun, Say, read_run, tell_run, wait_for_run
 from chargehand.server.teams import Bounds, NewRun, Teams
@@ -104,8 +104,25 @@ async def answer_run(tenant: Tenant, request: Request, run: str, body: AnswerBod
     return await answer_question(tenant, run, body, _name_of_caller(request))
 
 
-async def answer_question(tenant: Tenant, run: str, body: AnswerBody, by: str) -> RunInfo:
-    """The same, in the name of `by`."""
+async def answer_question(
+    tenant: Tenant,
+    run: str,
+    body: AnswerBody,
+    by: str,
+    *,
+    message: ev.MessageKey | None = None,
+    key_name: str = "Idempotency-Key",
+) -> RunInfo:
+    """Answer the question a run asks. The same message again changes nothing, also after another question came up.
+
+    Args:
+        tenant: The tenant of the run.
+        run: The run that asks.
+        body: The answer.
+        by: Who answers.
+        message: The message that the answer came with; None: it has no id.
+        key_name: What the client calls that id.
+    """
     _check_plan(body)
     result = msgspec.Raw(msgspec.json.encode(body.result))
 
@@ -118,9 +135,23 @@ async def answer_question(tenant: Tenant, run: str, body: AnswerBody, by: str) -
             plan=body.plan,
             result=result,
             by=by,
+            message=message,
         )
 
-    return await _tell(tenant, run, answer)
+    if await has_answered(tenant, run, message, key_name):
+        return await run_info(tenant, run)
+    try:
+        return await _tell(tenant, run, answer)
+    except Refused:
+        # the same message may have come twice at once, and the other one was taken
+        if not await has_answered(tenant, run, message, key_name):
+            raise
+        return await run_info(tenant, run)
+
+
+async def has_answered(tenant: Tenant, run: str, message: ev.MessageKey | None, key_name: str) -> bool:
+    """Return whether a message has answered a question of the run before."""
+    return message is not None and is_answered((await read_run(tenant, run)).entries, message, key_name)
 
 
 def _name_of_caller(request: Request) -> str:
