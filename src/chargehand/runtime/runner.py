@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 _Returned = TypeVar("_Returned")
 
-LONGEST_GOAL = 1024 * 1024
-"""The most bytes of a request."""
+LONGEST_GOAL = 150_000
+"""The most characters of a request, whatever begins the run."""
 _STOPPING = 30.0  # seconds that an earlier drive of a run has to stop
 _LOOK = 0.05
 _LATE = 60.0  # seconds: a limit that was legal, and ran out before the run began, ends it like any other
@@ -62,8 +62,11 @@ def checked_goal(goal: str) -> str:
         raise Invalid(f"the request is {type(goal).__name__}, not text; say what is to be done in words")
     if not goal.strip():
         raise Invalid("the request is empty; say what is to be done")
-    if len(goal.encode(errors="replace")) > LONGEST_GOAL:
-        raise Invalid(f"the request has more than {LONGEST_GOAL} bytes; put the material into files for a tool to read")
+    if len(goal) > LONGEST_GOAL:
+        raise Invalid(
+            f"the request has {len(goal):,} characters, and {LONGEST_GOAL:,} is the most; "
+            "put the material into files for a tool to read"
+        )
     if strange := re.search("[\0\ud800-\udfff]", goal):
         what = "a NUL character" if strange[0] == "\0" else "half a surrogate pair"
         raise Invalid(f"the request holds {what}: it is not text; send plain text in UTF-8")

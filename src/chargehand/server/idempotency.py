@@ -24,7 +24,8 @@ from chargehand.server.routing import CALLER, ApiCaller
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, raw_body
 
-HEADER = "idempotency-key"
+KEY_NAME = "Idempotency-Key"
+_HEADER = KEY_NAME.lower()
 REPEATED_FOR: Seconds = 15 * 60.0
 """How long a call that is made again without a key is known to be the same."""
 _KEY = re.compile(r"[!-~]{1,255}")
@@ -49,7 +50,7 @@ class RunKey(Struct, frozen=True):
 
     run: str
     seed: int
-    name: str = "Idempotency-Key"
+    name: str = KEY_NAME
     """What the client calls the key, for the error about another body."""
 
     async def begin(self, tenant: Tenant, begin: Callable[[], Awaitable[str]]) -> BegunRun:
@@ -103,15 +104,27 @@ class _Locks:
 
 def key_of(request: Request, tenant: Tenant, sent: Struct) -> RunKey | None:
     """None where the call has no key. The path belongs to it: a key is for one thing."""
-    key = request.headers.get(HEADER)
+    key = _sent_key(request)
+    return run_key(tenant, key, msgspec.json.encode(sent), request.scope["path"]) if key else None
+
+
+def message_key(request: Request, sent: Struct) -> MessageKey | None:
+    """Return what the same answer to a run is known by; None where the call has no key."""
+    key = _sent_key(request)
+    return MessageKey(digest(KEY_NAME, key), digest(request.scope["path"], msgspec.json.encode(sent))) if key else None
+
+
+def _sent_key(request: Request) -> str:
+    """Return the Idempotency-Key of a call; empty: it has none."""
+    key = request.headers.get(_HEADER)
     if key is None:
-        return None
+        return ""
     if not _KEY.fullmatch(key):
         raise Problem(422, "invalid", "Idempotency-Key must have 1 to 255 characters, all ASCII and no spaces")
-    return run_key(tenant, key, msgspec.json.encode(sent), request.scope["path"])
+    return key
 
 
-def run_key(tenant: Tenant, key: str, sent: bytes, path: str = "", name: str = "Idempotency-Key") -> RunKey:
+def run_key(tenant: Tenant, key: str, sent: bytes, path: str = "", name: str = KEY_NAME) -> RunKey:
     """What a key amounts to with what was sent."""
     seed = digest(key, path, sent)
     return RunKey(f"run-{digest(tenant.name, key)[:24]}", int(seed[:_SEED_DIGITS], 16), name)

@@ -40,7 +40,7 @@ _IDEMPOTENCY_KEY: Json = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "The same key with the same body is the same run, however often it is sent.",
+    "description": "The same key with the same body is done once, however often it is sent.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
 }
 _ABOUT = (
@@ -176,7 +176,7 @@ def _parameters(operation: Operation) -> list[Json]:
             {"name": name, "in": "query", "required": name in required, "schema": schema}
             for name, schema in shape["properties"].items()
         ]
-    if operation.creates:
+    if operation.takes_key:
         parameters.append(_IDEMPOTENCY_KEY)
     return parameters
 

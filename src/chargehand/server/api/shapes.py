@@ -20,10 +20,11 @@ from chargehand.engine.plan import Finding, Plan, TaskId
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.evals.report_files import ReportSummary
 from chargehand.runtime.files import MAX_FILES
+from chargehand.runtime.runner import LONGEST_GOAL
 from chargehand.runtime.stats import WorkerHealth
 from chargehand.runtime.trace import NoteTrace, ReusedResult
 
-Goal: TypeAlias = Annotated[str, Meta(min_length=1, max_length=150_000, pattern=r"\S")]
+Goal: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST_GOAL, pattern=r"\S")]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
 Names: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=500)]
 _LABEL = r"^[^:]+$"
@@ -115,10 +116,20 @@ class VerdictBody(RequestBody, frozen=True):
     plan: Plan | None = None
 
 
+class CallVerdictBody(RequestBody, frozen=True):
+    """The decision about another call of the same question. `call` is its number, as the question has it."""
+
+    call: QuestionNumber
+    verdict: Literal["approve", "reject", "done", "again", "fail"]
+    feedback: Words = ""
+    result: object = None
+
+
 class AnswerBody(RequestBody, frozen=True):
     """An answer to the question a run asks: to plans approve, edit, reject; to calls approve, reject; to effects whose
     outcome is unknown done (with a result), again, fail; to questions in words answer (with a result), reject.
-    `number` is that of the question.
+    `number` is that of the question. The verdict is about its first call, `also` has those on its other calls; calls
+    without a verdict are asked about next.
     """  # noqa: D205 - one sentence
 
     number: QuestionNumber
@@ -126,6 +137,7 @@ class AnswerBody(RequestBody, frozen=True):
     feedback: Words = ""
     plan: Plan | None = None
     result: object = None
+    also: Annotated[tuple[CallVerdictBody, ...], Meta(max_length=500)] = ()
 
 
 class RetryBody(RequestBody, frozen=True):
