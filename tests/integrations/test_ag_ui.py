@@ -236,4 +236,4 @@ def test_what_cannot_be_run_is_said_before_the_stream_or_in_it(tmp_path: Path) -
         failed = run(home, RunAgentInput(thread_id="th", run_id="r9", messages=[message]))[-1]
         home.let_go()
         assert failed.type.value == "RUN_ERROR"
-        assert failed.code == "failed"
+        assert failed.code == "no_results"

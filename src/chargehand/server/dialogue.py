@@ -6,8 +6,8 @@ from typing import cast
 
 import msgspec
 
+from chargehand.agents.run_document import RunDocument, RunQuestion
 from chargehand.engine import events as ev
-from chargehand.engine.admit import VERDICTS
 from chargehand.engine.plan import Task
 from chargehand.server.api.shapes import AnswerBody
 from chargehand.server.wire import Problem, misfit
@@ -83,6 +83,32 @@ def question_text(question: ev.InputRequested, tasks: Iterable[Task]) -> str:
             return f"A worker asks:\n{question.text}{f' ({options})' if options else ''}"
 
 
+def question_data(question: RunQuestion) -> dict[str, object]:
+    """Return the open question of a run as JSON: its fields, and of every call why it is asked about."""
+    calls = [{**msgspec.to_builtins(call), "because": call.because} for call in question.calls]
+    return {**msgspec.to_builtins(question), "calls": calls}
+
+
+def document_data(document: RunDocument) -> dict[str, object]:
+    """Return how a run stands as JSON, without its answer and its question, for the extension field of a protocol."""
+    fields = msgspec.to_builtins(document)
+    return {name: value for name, value in fields.items() if name not in ("answer", "question")}
+
+
+def explain_answer(question: RunQuestion) -> str:
+    """Return in a line how to answer a question in words; empty: any words do."""
+    if question.what == "question":
+        return ""
+    words = ["done: RESULT" if word == "done" else word for word in question.verdicts]
+    if len(question.calls) < 2:
+        return f"Reply {', '.join(words)}."
+    return f"Reply for each call one of {', '.join(words)}, by its number: {_answer_example(question)}"
+
+
+def _answer_example(question: RunQuestion) -> str:
+    return msgspec.json.encode({str(call.call): question.verdicts[0] for call in question.calls}).decode()
+
+
 class ShownQuestions:
     """Remembers which question of a run each client was shown last. `tenant.part(ShownQuestions)` is that of a tenant.
 
@@ -105,13 +131,13 @@ class ShownQuestions:
         return self._numbers.get((client, run), 1) == number
 
 
-def parse_answer(question: ev.InputRequested, sent: object, *, names_question: bool = False) -> AnswerBody:
+def parse_answer(question: RunQuestion, sent: object, *, names_question: bool = False) -> AnswerBody:
     """Return the answer that a client sent.
 
     Args:
         question: The open question.
-        sent: Fields (`number`, `verdict`, `feedback`, `result`, `also`), a verdict for each call by its number, or
-            words that begin with the verdict. Any words answer a question in words.
+        sent: Words that begin with the verdict, or fields: `number`, `verdict`, `feedback`, `result`, `also`; in place
+            of the verdict, `answer` with words, a verdict for each call by its number, or `declined`.
         names_question: The answer must have the number of its question.
 
     Raises:
@@ -131,23 +157,42 @@ def parse_answer(question: ev.InputRequested, sent: object, *, names_question: b
         raise misfit(error, AnswerBody, sent_fields) from error
 
 
-def _read_fields(question: ev.InputRequested, sent: object) -> dict[str, object]:
+def _read_fields(question: RunQuestion, sent: object) -> dict[str, object]:
     """Return the fields of an answer; verdicts by call (`{"1": "approve", "2": "reject: why"}`) are put into fields."""
-    fields = cast("dict[str, object]", sent) if isinstance(sent, dict) else {}
-    verdicts = {int(name): verdict for name, verdict in fields.items() if _CALL.fullmatch(name)}
+    fields = dict(cast("dict[str, object]", sent)) if isinstance(sent, dict) else {}
+    if fields.pop("declined", False):
+        return {**fields, **_decline(question)}
+    if "answer" in fields:
+        answer = fields.pop("answer")
+        return {**fields, **_read_plain(question, answer)}
+    verdicts = {int(name): fields.pop(name) for name in tuple(fields) if _CALL.fullmatch(name)}
     if not verdicts:
         return fields
-    others = {name: value for name, value in fields.items() if not _CALL.fullmatch(name)}
     first = question.calls[0].call if question.calls else 1
     if first not in verdicts:
         raise _no_answer(f"call {first} is asked about first; answer that one too")
-    also = [
-        {"call": call, **_read_verdict(question, verdict)} for call, verdict in verdicts.items() if call != first
-    ]
-    return {**others, **_read_verdict(question, verdicts[first]), "also": also}
+    also = [{"call": call, **_read_verdict(question, verdict)} for call, verdict in verdicts.items() if call != first]
+    return {**fields, **_read_verdict(question, verdicts[first]), "also": also}
 
 
-def _read_words(question: ev.InputRequested, sent: str) -> dict[str, object]:
+def _read_plain(question: RunQuestion, answer: object) -> dict[str, object]:
+    """Return the fields of an answer that is words or, for a question in words, any JSON."""
+    if isinstance(answer, str):
+        return _read_words(question, answer)
+    if question.what == "question":
+        return {"verdict": "answer", "result": answer}
+    if isinstance(answer, bool) and "approve" in question.verdicts:
+        return _read_words(question, "approve" if answer else "reject")
+    raise _no_answer(f"begin it with one of: {', '.join(question.verdicts)}")
+
+
+def _decline(question: RunQuestion) -> dict[str, object]:
+    """Return the fields of the answer of a person who does not want to decide."""
+    declined = {"verdict": "fail" if question.what == "effect" else "reject", "feedback": "declined"}
+    return {**declined, "also": [{"call": call.call, **declined} for call in question.calls[1:]]}
+
+
+def _read_words(question: RunQuestion, sent: str) -> dict[str, object]:
     words = sent.strip()
     if question.what == "question":
         has_schema = question.question is not None and question.question.schema is not None
@@ -156,19 +201,19 @@ def _read_words(question: ev.InputRequested, sent: str) -> dict[str, object]:
         return _read_fields(question, cast("dict[str, object]", fields))
     if len(question.calls) > 1:
         listed = "; ".join(f"{call.call}: {call.text}" for call in question.calls)
-        example = msgspec.json.encode({str(call.call): VERDICTS[question.what][0] for call in question.calls}).decode()
-        raise _no_answer(f"it asks about {len(question.calls)} calls ({listed}); answer each by its number: {example}")
+        count = len(question.calls)
+        raise _no_answer(f"it asks about {count} calls ({listed}); answer each: {_answer_example(question)}")
     return _read_verdict(question, words)
 
 
-def _read_verdict(question: ev.InputRequested, sent: object) -> dict[str, object]:
+def _read_verdict(question: RunQuestion, sent: object) -> dict[str, object]:
     """Return the fields of the verdict on one call: `approve`, `reject: why`, `done: RESULT`, `again`, `fail`."""
     if isinstance(sent, dict):
         return cast("dict[str, object]", sent)
     verdict, text = _VERDICT.fullmatch(str(sent).strip()).groups()  # pyright: ignore[reportOptionalMemberAccess] - it fits any text
     word = verdict.casefold()
-    if word not in VERDICTS[question.what]:
-        raise _no_answer(f"begin the answer with one of: {', '.join(VERDICTS[question.what])}")
+    if word not in question.verdicts:
+        raise _no_answer(f"begin the answer with one of: {', '.join(question.verdicts)}")
     return {"verdict": word, "result": _as_json(text)} if word == "done" else {"verdict": word, "feedback": text}
 
 
@@ -182,9 +227,3 @@ def _as_json(text: str) -> object:
 
 def _no_answer(detail: str) -> Problem:
     return Problem(422, "invalid", f"this is no answer: {detail}")
-
-
-def declined_answer(question: ev.InputRequested) -> AnswerBody:
-    """Return the answer of a person who does not want to decide."""
-    verdict = "fail" if question.what == "effect" else "reject"
-    return AnswerBody(number=question.number, verdict=verdict, feedback="declined")

@@ -9,10 +9,11 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from json import JSONDecodeError
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -46,10 +47,11 @@ from chargehand.server.api.shapes import (
 from chargehand.server.api.teams import list_teams, search_archives, show_team
 from chargehand.server.dialogue import (
     ShownQuestions,
-    declined_answer,
+    document_data,
+    explain_answer,
     parse_answer,
     progress_text,
-    question_text,
+    question_data,
 )
 from chargehand.server.idempotency import BegunRun, run_key
 from chargehand.server.page import is_page
@@ -80,11 +82,12 @@ __all__ = [
     "StreamedWords",
     "TeamInfo",
     "TenantClient",
-    "declined_answer",
+    "document_data",
+    "explain_answer",
     "problem_of",
     "problems_as",
     "progress_text",
-    "question_text",
+    "question_data",
     "read_body",
     "tenant_of",
 ]
@@ -138,14 +141,22 @@ async def _answer_broken_json(request: Request, error: Exception) -> Response:
     return await _answer_problem(request, Problem(422, "not_json", f"the body is not JSON: {error}"))
 
 
+async def _answer_http_error(request: Request, error: Exception) -> Response:
+    status = cast("HTTPException", error).status_code
+    words = {404: "there is nothing at this path", 405: "this method is not for this path"}
+    code = "no_route" if status in words else "refused"
+    return await _answer_problem(request, Problem(status, code, words.get(status, str(error))))
+
+
 PROBLEM_HANDLERS: Mapping[Any, Any] = {
+    HTTPException: _answer_http_error,
     Problem: _answer_problem,
     ChargehandError: _answer_problem,
     JSONDecodeError: _answer_broken_json,
 }
 """`Starlette(exception_handlers=PROBLEM_HANDLERS)`: what a `TenantClient` raises becomes a reply with its status.
 
-So does what `await request.json()` raises for a body that is not JSON.
+So does what `await request.json()` raises for a body that is not JSON, and a path or a method that is not there.
 """
 
 
@@ -260,8 +271,8 @@ class TenantClient:
 
     def show_question(self, info: RunInfo) -> None:
         """Note that the client of this call is shown the open question of a run: its words are good for that one."""
-        if info.question is not None:
-            self._tenant.part(ShownQuestions).show(self._client, info.summary.run, info.question.number)
+        if info.asks is not None:
+            self._tenant.part(ShownQuestions).show(self._client, info.summary.run, info.asks.number)
 
     @property
     def _client(self) -> str:
@@ -289,8 +300,7 @@ class TenantClient:
         return await answer_question(tenant, run, _checked(body), by, message=message, key_name=key_name)
 
     async def _parse(self, tenant: Tenant, run: str, answer: object) -> AnswerBody:
-        info = await run_info(tenant, run)
-        question = info.question
+        question = (await run_info(tenant, run)).asks
         if question is None:
             raise Refused(f"run {run!r} asks nothing just now")
         is_shown = tenant.part(ShownQuestions).is_shown(self._client, run, question.number)

@@ -176,10 +176,20 @@ def _parameters(shape: type[Struct]) -> Mapping[str, bool]:
 
 
 def render_problem(problem: Problem) -> Response:
+    """Return a problem as problem+json."""
+    return _render(problem, problem.detail)
+
+
+def render_own_problem(problem: Problem) -> Response:
+    """Return the same for clients of our own API, with the call that is the next step."""
+    return _render(problem, "; ".join(filter(None, (problem.detail, problem.remedy))))
+
+
+def _render(problem: Problem, detail: str) -> Response:
     details = ProblemDetails(
         title=problem.title,
         status=problem.status,
-        detail=problem.detail,
+        detail=detail,
         code=problem.code,
         errors=problem.faults,
         run_id=problem.run,
