@@ -1,0 +1,125 @@
+"""The same run through every door: each tells the run document, and nothing else.
+
+Each door has a reader. `OwnApi` is what the others are compared with. Some doors cannot show a run that another door
+began: their readers begin one of the same team.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+import pytest
+
+from tests.cli.commands import chargehand
+from tests.server.api import Garden
+from tests.server.door_teams import Case, cases
+from tests.server.running import running, settings_in
+
+CASES = cases()
+Json = dict[str, Any]
+
+
+class Door(Protocol):
+    """How one door tells runs."""
+
+    def begin(self, team: str) -> str:
+        """Begin a run of a team; return its name, when it has stopped."""
+        ...
+
+    def document(self, run: str) -> Json:
+        """Return the run document as this door tells it, without what the protocol has fields of its own for."""
+        ...
+
+
+class Runs:
+    """One server with a run in each state."""
+
+    def __init__(self, home: Garden, folder: Path) -> None:
+        self.home = home
+        self.folder = folder
+        self.own = OwnApi(home)
+        self.runs = {name: self.own.begin(name) for name in CASES}
+
+
+def drive(home: Garden, run: str, name: str) -> None:
+    """Bring a run of a team to the state of its case."""
+    home.wait(run)
+    path = f"/api/runs/{run}"
+    if name == "cancelled":
+        assert home.client.post(f"{path}/cancel", json={"reason": "wrong supplier"}).status_code == 200
+    if name == "refused":
+        answer = {"number": 1, "verdict": "reject", "feedback": "too dear"}
+        assert home.client.post(f"{path}/answer", json=answer).status_code == 200
+    home.wait(run)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    folder = tmp_path_factory.mktemp("doors")
+    settings = settings_in(folder / "data", teams=tuple(case.team for case in CASES.values()), grace=0.2)
+    with (
+        running(settings) as server,
+        httpx.Client(base_url=server.url, headers=server.headers, timeout=30) as client,
+    ):
+        yield Runs(Garden(server, client, folder), folder)
+
+
+class OwnApi:
+    """The HTTP API of the server itself."""
+
+    def __init__(self, home: Garden) -> None:
+        self._home = home
+
+    def begin(self, team: str) -> str:
+        run = self._home.begin("Do it.", team=team)
+        drive(self._home, run, team)
+        return run
+
+    def document(self, run: str) -> Json:
+        info: Json = self._home.show(run)
+        summary = info["summary"]
+        spent = summary["spent"]
+        names = ("run", "team", "state", "reason", "why", "cap")
+        return {
+            **{name: summary[name] for name in names},
+            **{name: info[name] for name in ("answer", "gaps")},
+            **{name: spent[name] for name in ("usd", "tokens", "calls")},
+            "question": info["asks"],
+        }
+
+
+class Cli:
+    """`chargehand runs show` on the store of the server."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+
+    def document(self, run: str) -> Json:
+        journal = next((self._runs.folder / "data").glob("*/runs.db"))
+        shown = chargehand(self._runs.folder, "runs", "show", run, "--json", "--journal", journal)
+        assert shown.returncode == 0, shown.stderr
+        return json.loads(shown.stdout)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_own_api_tells_every_state_with_its_reason(runs: Runs, name: str) -> None:
+    case: Case = CASES[name]
+    document = runs.own.document(runs.runs[name])
+    assert (document["state"], document["reason"]) == (case.state, case.reason)
+    for word in case.told:
+        assert word in json.dumps(document), word
+    question = document["question"]
+    assert (question is not None) == (case.state == "needs_input")
+    assert len(question["calls"] if question else ()) == case.calls
+    for word in case.told if question else ():
+        assert word in question["message"], word
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_command_line_tells_the_same(runs: Runs, name: str) -> None:
+    run = runs.runs[name]
+    told = Cli(runs).document(run)
+    own = runs.own.document(run)
+    assert {field: told.get(field) for field in own} == own
