@@ -100,7 +100,8 @@ class Cli:
         journal = next((self._runs.folder / "data").glob("*/runs.db"))
         shown = chargehand(self._runs.folder, "runs", "show", run, "--json", "--journal", journal)
         assert shown.returncode == 0, shown.stderr
-        return json.loads(shown.stdout)
+        told: Json = json.loads(shown.stdout)
+        return {"state": told["ending"], "question": None, **told}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -122,4 +123,4 @@ def test_the_command_line_tells_the_same(runs: Runs, name: str) -> None:
     run = runs.runs[name]
     told = Cli(runs).document(run)
     own = runs.own.document(run)
-    assert {field: told.get(field) for field in own} == own
+    assert {field: told[field] for field in own} == own
