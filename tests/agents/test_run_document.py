@@ -92,11 +92,11 @@ def test_a_repeated_call_is_told_with_the_earlier_one_and_its_result() -> None:
 
 def test_effects_in_doubt_are_told_with_their_keys() -> None:
     other = PendingCall(call=2, text="mail(Bob)", tool="mail", key="k2")
-    question = Question(what="effect", tool="pay", key="k1", also=(other,))
+    question = Question(what="effect", tool="pay", arguments={"to": "Ott"}, key="k1", also=(other,))
     message = describe_question(ev.InputRequested(1, "effect", TaskId("t1"), text="pay(Ott)", question=question))
     assert message.splitlines() == [
         "The outcome of these 2 calls is unknown; a person must say what happened to each:",
-        "1 of 2 (call 1): pay(Ott)",
+        '1 of 2 (call 1): pay({"to":"Ott"})',
         "  its idempotency key: k1",
         "2 of 2 (call 2): mail(Bob)",
         "  its idempotency key: k2",

@@ -14,7 +14,6 @@ from chargehand.engine.budget import NOTHING
 from chargehand.engine.plan import Edge, Plan, Task, TaskId, fingerprint, in_order, needs
 from chargehand.engine.policy import Seconds
 from chargehand.engine.state import Status
-from chargehand.engine.value import encode_value
 from chargehand.engine.view import offers
 from chargehand.errors import Refused
 from chargehand.journal.protocol import Journal
@@ -132,7 +131,7 @@ async def answer_question(
             verdict=body.verdict,
             feedback=body.feedback,
             plan=body.plan,
-            result=encode_value(body.result),
+            result=body.result,
             also=tuple(ev.CallVerdict(other.call, other.verdict, other.feedback, other.result) for other in body.also),
             by=by,
         )
