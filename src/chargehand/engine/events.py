@@ -448,6 +448,8 @@ class InputAnswered(Commanded, frozen=True, tag="input.answered"):
     """Who decided: over HTTP the name of the token, or its id; empty: it is not known."""
     message: MessageKey | None = None
     """The message that the answer came with; `null`: it had no id."""
+    callback: bool = False
+    """A function of the program answered (`on_approval`, `on_question`), and no person was asked."""
 
 
 class SupervisionStarted(_Fact, frozen=True, tag="supervision.started"):

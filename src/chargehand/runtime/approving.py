@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
@@ -118,7 +118,7 @@ async def _answer_questions(drive: "RunLoop", callbacks: Callbacks, trouble: lis
             drive.stop_waiting()
             return
         try:
-            await drive.ask(answer)
+            await drive.ask(structs.replace(answer, callback=True))
         except Refused as error:
             if drive.state.input is not None and drive.state.input.number == number:  # the answer does not fit
                 trouble.append(Invalid(f"the answer to question {number} of run {drive.run!r} was refused: {error}"))
