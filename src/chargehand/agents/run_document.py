@@ -134,11 +134,15 @@ def read_state(state: RunState, *, is_driven: bool) -> State:
 
 def explain_end(state: RunState) -> str:
     """Return why a run ended without all that was asked, in words; empty: it has not ended, or it is done."""
-    end = state.ended
-    if end is None or end.reason == "done":
+    return "" if state.ended is None else explain_ending(state.ended, state.cancel)
+
+
+def explain_ending(end: ev.RunEnded, cancel: ev.CancelRequested | None) -> str:
+    """Return the same from the events that say so. `cancel` is the last request to stop; None: there was none."""
+    if end.reason == "done":
         return ""
     if end.ending == "cancelled":
-        return _explain_cancel(state.cancel)
+        return _explain_cancel(cancel)
     if end.cap is not None:
         return end.cap.describe()
     return end.gaps[0].message if end.gaps else end.reason.replace("_", " ")
