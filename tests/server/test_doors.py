@@ -7,9 +7,10 @@ began: their readers begin one of the same team.
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
+import openai
 import pytest
 
 from tests.cli.commands import chargehand
@@ -19,18 +20,6 @@ from tests.server.running import running, settings_in
 
 CASES = cases()
 Json = dict[str, Any]
-
-
-class Door(Protocol):
-    """How one door tells runs."""
-
-    def begin(self, team: str) -> str:
-        """Begin a run of a team; return its name, when it has stopped."""
-        ...
-
-    def document(self, run: str) -> Json:
-        """Return the run document as this door tells it, without what the protocol has fields of its own for."""
-        ...
 
 
 class Runs:
@@ -81,6 +70,8 @@ class OwnApi:
         info: Json = self._home.show(run)
         summary = info["summary"]
         spent = summary["spent"]
+        for call in info["asks"]["calls"] if info["asks"] else ():
+            call.setdefault("because", "declared")  # the default is left out here
         names = ("run", "team", "state", "reason", "why", "cap")
         return {
             **{name: summary[name] for name in names},
@@ -101,7 +92,44 @@ class Cli:
         shown = chargehand(self._runs.folder, "runs", "show", run, "--json", "--journal", journal)
         assert shown.returncode == 0, shown.stderr
         told: Json = json.loads(shown.stdout)
+        for call in told.get("question", {}).get("calls", ()):
+            call.setdefault("because", "declared")
         return {"state": told["ending"], "question": None, **told}
+
+
+class Chat:
+    """Chat completions: the extension field of the completion, or of the error. A chat begins its own run."""
+
+    def __init__(self, home: Garden) -> None:
+        self._client = openai.OpenAI(base_url=f"{home.server.url}/v1", api_key=home.server.token, max_retries=0)
+
+    def document(self, team: str) -> Json:
+        message: Any = {"role": "user", "content": "Do it."}
+        try:
+            completion = self._client.chat.completions.create(model=team, messages=[message])
+        except openai.InternalServerError as error:
+            body: Any = error.body
+            return body["chargehand"]
+        text = completion.choices[0].message.content or ""
+        return {**extension(completion), "text": text}
+
+
+class Responses:
+    """Responses in the background: read again once their run stands still, by whatever door it was brought there."""
+
+    def __init__(self, home: Garden) -> None:
+        self._home = home
+        self._client = openai.OpenAI(base_url=f"{home.server.url}/v1", api_key=home.server.token, max_retries=0)
+
+    def document(self, team: str) -> Json:
+        response = self._client.responses.create(model=team, input="Do it.", background=True)
+        drive(self._home, response.id.removeprefix("resp_"), team)
+        response = self._client.responses.retrieve(response.id)
+        return {**extension(response), "text": response.output_text, "status": response.status}
+
+
+def extension(reply: Any) -> Json:
+    return reply.model_extra["chargehand"]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -124,3 +152,30 @@ def test_the_command_line_tells_the_same(runs: Runs, name: str) -> None:
     told = Cli(runs).document(run)
     own = runs.own.document(run)
     assert {field: told[field] for field in own} == own
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("cancelled", "refused")])
+def test_a_chat_tells_the_same(runs: Runs, name: str) -> None:
+    told = Chat(runs.home).document(name)
+    own = runs.own.document(told["run"])
+    assert told["ending"] == own.pop("state")
+    answer = own.pop("answer")
+    assert {field: told.get(field) for field in own} == own
+    if CASES[name].state in ("complete", "partial"):
+        assert told["text"].startswith(str(answer))
+
+
+STATUSES = {"needs_input": "in_progress", "complete": "completed", "partial": "completed"}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_response_tells_the_same(runs: Runs, name: str) -> None:
+    told = Responses(runs.home).document(name)
+    own = runs.own.document(told["run"])
+    state = own.pop("state")
+    assert told["ending"] == state
+    answer = own.pop("answer")
+    assert {field: told.get(field) for field in own} == own
+    assert told["status"] == ("incomplete" if own["reason"] == "budget" else STATUSES.get(state, state))
+    if state in ("complete", "partial"):
+        assert told["text"].startswith(str(answer))
