@@ -5,7 +5,7 @@ import type { Fold } from "./fold.ts";
 import {
   add, callsIn, dropRound, endAttempt, endWaits, newItem, nothing, openAttempt, settle, takePlan,
 } from "./run_changes.ts";
-import { type Attempt, type Run, type Task, itemsOf } from "./run_state.ts";
+import { type AskedQuestion, type Attempt, type CallVerdict, type Run, type Task, itemsOf, pendingCalls } from "./run_state.ts";
 
 const attemptStarted: Fold = (_run, event, { at, task }) => {
   if (!task) return;
@@ -191,11 +191,51 @@ const inputAnswered: Fold = (run, event, { at }) => {
   question.answered = at;
   run.deadline += at - question.asked; // the time a person takes is not the run's
   const task = run.tasks.get(question.task);
-  if (task) answerTask(run, task, { what: question.what, isNested: Boolean(question.question?.run), ...event }, at);
+  const isNested = Boolean(question.question?.run);
+  if (task && question.what === "effect" && !isNested && question.question?.step) answerEffects(run, question, event, at);
+  else if (task) answerTask(run, task, { what: question.what, isNested, ...event }, at);
   else if (question.what === "question") return; // the planner goes on with the answer
   else if (event.verdict === "approve") startPlan(run, at);
   else replacePlan(run, event.plan, at);
 };
+
+/** Each effect in doubt is a step that finished, a step that is made again, or a failed task. */
+function answerEffects(run: Run, question: AskedQuestion, answer: { [field: string]: any }, at: number): void {
+  const calls = pendingCalls(question);
+  const verdicts = new Map<number, CallVerdict>((answer.also ?? []).map((each: CallVerdict) => [each.call, each]));
+  verdicts.set(calls[0]!.call, answer as CallVerdict);
+  const failed = new Set<string>();
+  const open = new Set<string>();
+  for (const call of calls) {
+    const task = run.tasks.get(call.task!);
+    const verdict = verdicts.get(call.call);
+    if (!task) continue;
+    if (!verdict) open.add(task.id);
+    else if (verdict.verdict === "fail") failed.add(task.id);
+    else task.openSteps.delete(call.step!);
+    if (verdict?.verdict !== "done") continue;
+    for (const attempt of task.attempts) {
+      for (const step of attempt.steps.filter((each) => each.step === call.step && each.ended === undefined)) {
+        step.result = verdict.result;
+        step.ended = at;
+      }
+    }
+  }
+  for (const id of new Set(calls.map((call) => call.task!))) {
+    const task = run.tasks.get(id);
+    if (!task) continue;
+    endWaits(task, at);
+    if (failed.has(id)) {
+      task.ended = at;
+      settle(run, task, "failed", at);
+    } else if (open.has(id)) task.status = "judged";
+    else {
+      task.failure = undefined;
+      task.status = "ready";
+      task.ready = at;
+    }
+  }
+}
 
 function answerTask(run: Run, task: Task, answer: { [field: string]: unknown }, at: number): void {
   endWaits(task, at);
