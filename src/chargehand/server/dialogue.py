@@ -6,7 +6,7 @@ from typing import cast
 
 import msgspec
 
-from chargehand.agents.run_document import RunDocument, RunQuestion
+from chargehand.agents.run_document import RunDocument, RunQuestion, describe_tasks
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Task
 from chargehand.server.api.shapes import AnswerBody
@@ -50,15 +50,13 @@ def progress_text(event: ev.Event) -> str:
 
 
 def _plan_text(tasks: tuple[Task, ...]) -> str:
-    return f"plan: {len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}\n{list_tasks(tasks, _LONGEST_LINE)}"
+    return f"plan: {len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}\n{_list_tasks(tasks)}"
 
 
-def list_tasks(tasks: Iterable[Task], longest: int | None = None) -> str:
-    """Tasks in lines, with worker and instruction; cut where there are too many."""
-    lines = [f"- {task.id}{f' ({task.worker})' if task.worker else ''}: {task.instruction}" for task in tasks]
-    if len(lines) > _LISTED:
-        lines = [*lines[:_LISTED], f"- and {len(lines) - _LISTED} more"]
-    return "\n".join(lines if longest is None else [_shortened(line, longest) for line in lines])
+def _list_tasks(tasks: Iterable[Task]) -> str:
+    """Return tasks in lines, with worker and instruction; cut where there are too many."""
+    lines = [f"- {_shortened(task)}" for task in describe_tasks(list(tasks))]
+    return "\n".join(lines if len(lines) <= _LISTED else [*lines[:_LISTED], f"- and {len(lines) - _LISTED} more"])
 
 
 def _shortened(text: str, longest: int = _LONGEST_LINE) -> str:
@@ -67,20 +65,6 @@ def _shortened(text: str, longest: int = _LONGEST_LINE) -> str:
 
 
 # --- questions
-
-
-def question_text(question: ev.InputRequested, tasks: Iterable[Task]) -> str:
-    """What a run asks a person; `tasks` are those of its plan."""
-    match question.what:
-        case "plan":
-            return f"Before anything is done, a person must agree to this plan:\n{list_tasks(tasks)}"
-        case "tool":
-            return f"Before this call is made, a person must agree to it:\n{question.text}"
-        case "effect":
-            return f"The outcome of this call is unknown; a person must say what happened:\n{question.text}"
-        case "question":
-            options = ", ".join(question.question.options) if question.question else ""
-            return f"A worker asks:\n{question.text}{f' ({options})' if options else ''}"
 
 
 def question_data(question: RunQuestion) -> dict[str, object]:
