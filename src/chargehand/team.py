@@ -58,6 +58,7 @@ from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import Journal, RouteExample, Source
 from chargehand.journal.store import opened_journal
 from chargehand.memory.catalog import Memory
+from chargehand.memory.conversations import scope_of
 from chargehand.memory.session import OpenMemory
 from chargehand.models.prices import Price
 from chargehand.models.providers import BUILT_IN
@@ -475,11 +476,13 @@ class Team:
         """Pursue a goal to its end. `on_question` answers what workers ask a person (the tool `ask_person`).
 
         Tasks that wait for no other are given the `files`: texts as data, pictures where models take them. `labels` are
-        what you file the run under; `traceparent` makes it a part of a trace of yours.
+        what you file the run under; `session` and `user` also keep what workers remember apart, and `traceparent`
+        makes it a part of a trace of yours.
         """
         new_files = await self.load_files(files)
         team = await self.keep_budget()
-        request = structs.replace(team.request(goal, time.time()), labels=dict(labels or {}))
+        request = team.request(goal, time.time())
+        request = structs.replace(request, labels=dict(labels or {}), scope=scope_of(labels or {}))
         name = run or f"{self.name}-{secrets.token_hex(4)}"
         callbacks = self._callbacks(on_question)
         hear = None if listener is None else GuardedListener(listener)

@@ -6,6 +6,7 @@ import pytest
 
 from chargehand.agents.roles import Worker
 from chargehand.engine.policy import Policy, Retry
+from chargehand.engine.state import call_digest
 from chargehand.memory.blocks import Access, Block, Grant
 from chargehand.memory.catalog import Memory
 from chargehand.models.messages import Reply, Request
@@ -254,8 +255,8 @@ async def test_any_tool_may_ask_who_calls() -> None:
     team = executor(model(work=lines), Worker("ann", tools=[sign]))
     await team.run("Sign", run="r")
     assert [(one.key, one.worker, one.tainted, dict(one.seen)) for one in heard] == [
-        ("r/t1/1/3", "ann", False, {"guidelines": 1, "notes": 1}),
-        ("r/t1/1/6", "ann", True, {"guidelines": 1, "notes": 1}),
+        (f"r/t1/{call_digest('sign', {'text': 'a'})}", "ann", False, {"guidelines": 1, "notes": 1}),
+        (f"r/t1/{call_digest('sign', {'text': 'b'})}", "ann", True, {"guidelines": 1, "notes": 1}),
     ]
     assert await sign.call('{"text": "c"}', "k") == "signed"
     assert heard[-1] == Caller("k")

@@ -11,7 +11,7 @@ from chargehand.agents.roles import Factory, Supervisor, Worker
 from chargehand.agents.spending import Spending
 from chargehand.agents.supervision import SupervisorCalls, SupervisorRole
 from chargehand.engine import events as ev
-from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
@@ -324,15 +324,16 @@ async def test_a_host_that_cannot_be_reached_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("billed", [False, True])
-async def test_a_failed_call_of_unknown_cost_is_charged_what_was_reserved_unless_it_was_not_billed(
+async def test_a_failed_call_of_unknown_cost_is_charged_what_it_was_expected_to_use_unless_it_was_not_billed(
     billed: bool,
 ) -> None:
     dead = ModelFailed(Failure("network", "gone"), billed=billed)
     script = ScriptedModel(lambda _: dead, card=DEAR)
     found = await team(script, plan=ALONE, budget=Budget(usd=0.5), policy=ONCE).run("Count")
     (started,) = [one for one in of_kind(found.entries, ev.StepStarted) if isinstance(one, ev.StepStarted)]
-    assert started.reserve is not None
-    assert found.spent == (started.reserve if billed else Amount(calls=1))
+    assert started.expected is not None
+    assert found.spent == (started.expected if billed else Amount(calls=1))
+    assert found.lost == (started.expected if billed else NOTHING)
     kept_within(found.entries)
 
 

@@ -25,6 +25,13 @@ def test_a_good_team_is_well(tmp_path: Path) -> None:
     assert "1 worker, 3 tools" in chargehand(tmp_path, "check").stderr
 
 
+def test_it_says_whose_earlier_tasks_are_shown(tmp_path: Path) -> None:
+    write(tmp_path, "version: 1\nname: good\nworkers: {ann: {description: Counts., remembers: true}}\n")
+    done = chargehand(tmp_path, "check")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "earlier tasks (ann): kept apart by the labels session and user; served, else by key" in done.stderr
+
+
 def test_every_finding_has_a_line(tmp_path: Path) -> None:
     write(tmp_path, BAD)
     done = chargehand(tmp_path, "check", "--team", "team.yaml")
@@ -116,3 +123,11 @@ def test_the_environment_may_name_the_team(tmp_path: Path) -> None:
     done = chargehand(tmp_path, "check", CHARGEHAND_TEAM="other")
     assert done.returncode == 0
     assert "named by CHARGEHAND_TEAM" in done.stderr
+
+
+def test_a_threshold_on_an_argument_that_is_not_there_is_found(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    write(tmp_path, GOOD.replace('twice: "tools:double"', 'twice: {python: "tools:double", approve: {nr: "> 5"}}'))
+    done = chargehand(tmp_path, "check")
+    assert done.returncode == 2
+    assert "team.yaml:4: tools.twice: 'twice' has no argument 'nr'; did you mean 'number'?" in done.stdout

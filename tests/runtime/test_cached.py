@@ -92,6 +92,15 @@ async def test_the_same_task_is_not_paid_for_twice_and_the_trace_says_where_it_w
     assert (task.reused, task.attempts) == (ReusedResult("cache", TaskId("one/t1")), [])
 
 
+async def test_a_result_is_used_again_in_the_same_scope_only() -> None:
+    journal = MemoryJournal()
+    model = Clerk()
+    executor = team(journal, model)
+    for user, worked in (("ann", 1), ("bob", 2), ("", 3), ("ann", 3), ("", 3)):
+        await executor.run("apples?", labels={"user": user} if user else {})
+        assert model.worked == worked
+
+
 async def test_nothing_is_used_again_unless_a_team_says_so() -> None:
     journal = MemoryJournal()
     model = Clerk()

@@ -9,7 +9,7 @@ import pytest
 from chargehand.agents.executor import Assignment
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine import events as ev
-from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Edge, Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
@@ -317,9 +317,22 @@ async def test_what_a_worker_elsewhere_costs_is_what_the_run_costs_and_no_more_t
 class Bank:
     """Makes teams whose clerk, on a queue of its own, pays; and keeps what was paid."""
 
-    def __init__(self, *, nested: bool = False, queue: str = "vault", team_queue: str = "") -> None:
+    def __init__(
+        self, *, nested: bool = False, queue: str = "vault", team_queue: str = "", budget: Budget | None = None
+    ) -> None:
         self.paid: list[tuple[str, int]] = []
+        self.asked: list[Request] = []
+        """What its models were asked, in all processes."""
         self._options = (nested, queue, team_queue)
+        self._budget = budget or Budget()
+
+    def _work(self, request: Request) -> Line:
+        self.asked.append(request)
+        return _pays(request)
+
+    def _answer(self, request: Request) -> Line:
+        self.asked.append(request)
+        return "The answer [o]."
 
     def make(self) -> Team:
         nested, queue, team_queue = self._options
@@ -332,12 +345,16 @@ class Bank:
 
         bill = Plan((Task(TaskId("bill"), "Pay Ott 120 euros now.", "clerk"),), "forward")
         clerk = Worker("clerk", "pays", tools=[pay], queue=queue)
-        supervisor = Supervisor(model=model(work=_pays), plan=bill, queue=team_queue)
-        team = Team([clerk], supervisor=supervisor, name="office")
+        supervisor = Supervisor(model=model(work=self._work), plan=bill, queue=team_queue)
+        budget = Budget() if nested else self._budget
+        team = Team([clerk], supervisor=supervisor, name="office", budget=budget)
         if not nested:
             return team
-        plan = Plan((Task(TaskId("o"), "Have the bill paid now.", "office"),), "forward")
-        return Team([team.as_worker("office", "pays")], supervisor=Supervisor(model=model(), plan=plan), name="firm")
+        plan = Plan(
+            (Task(TaskId("o"), "Have the bill paid now.", "office"),), "merge" if self._budget.calls else "forward"
+        )
+        supervisor = Supervisor(model=model(answer=self._answer), plan=plan)
+        return Team([team.as_worker("office", "pays")], supervisor=supervisor, name="firm", budget=self._budget)
 
 
 def _pays(request: Request) -> Line:
@@ -366,6 +383,21 @@ async def test_what_a_worker_elsewhere_asks_is_asked_here_and_the_answer_reaches
     assert bank.paid == ([("Ott", 120)] if verdict == "approve" else [])
     if verdict == "reject":
         assert "not now" in str(outcome.answer)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("team_queue", ["", "offices"])
+async def test_what_is_used_elsewhere_around_a_question_is_in_the_ledger_once(*, nested: bool, team_queue: str) -> None:
+    bank = Bank(nested=nested, team_queue=team_queue, budget=Budget(calls=10))
+    async with two_processes(bank.make, MemoryJournal()) as (runner, _):
+        outcome = await start(runner, bank.make())
+        assert outcome.state.input is not None
+        assert outcome.state.ledger.reserved == NOTHING, "nothing is reserved while a person thinks"
+        assert outcome.spent.calls == len(bank.asked) == 1
+        outcome = await runner.resume("r", ev.InputAnswered(outcome.state.input.number, "approve"))
+    assert outcome.ending == "complete"
+    assert outcome.spent.calls == len(bank.asked)
+    assert outcome.state.ledger.lost == NOTHING
 
 
 @pytest.mark.parametrize("clerk_queue", ["", "vault"])

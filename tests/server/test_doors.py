@@ -77,6 +77,7 @@ class OwnApi:
             **{name: summary[name] for name in names},
             **{name: info[name] for name in ("answer", "gaps")},
             **{name: spent[name] for name in ("usd", "tokens", "calls")},
+            "lost_usd": summary["lost"]["usd"],
             "question": info["asks"],
         }
 

@@ -11,10 +11,11 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
+from typing import cast
 
 from chargehand.engine import events as ev
-from chargehand.engine.budget import NOTHING, Amount, Budget
-from chargehand.engine.fold import begin, fold
+from chargehand.engine.budget import NOTHING, Amount, Budget, Ledger
+from chargehand.engine.fold import begin, fold, replay
 from chargehand.engine.state import RunState
 from chargehand.errors import ChargehandError
 from chargehand.journal.memory import MemoryJournal
@@ -33,10 +34,25 @@ from tests.sim.run import root
 RUN = "r"
 EPOCH = 1_000_000.0
 _CAPS = ("tokens", "micros", "calls")
+_NO_TASKS = ("unserved", "untraced", "unwritten", "unplanned", "refused")
+"""Gaps that do not say that a task was not done."""
+_LIVES = 60
+_QUESTIONS = 12
+"""After so many questions a person allows nothing any more."""
 
 
 class Violation(AssertionError):
     """An oracle was broken."""
+
+
+class CountingLedger(Ledger, gc=False):
+    """A ledger that counts what lost calls may have used beyond what they are expected to."""
+
+    given_back: Amount = NOTHING
+
+    def lose(self, reserved: Amount, expected: Amount | None) -> None:
+        super().lose(reserved, expected)
+        self.given_back += NOTHING if expected is None else reserved.beyond(expected)
 
 
 class Crash(BaseException):
@@ -75,6 +91,8 @@ class Seed:
         top = self.world.team(self.chance.choice((1, 2, 2, 3)), "a")
         self.top = top.bounded(budget=self.budget, timeout=seconds)
         self.died = False
+        self.answer: ev.InputAnswered | None = None
+        self.questions = 0
         self.lives = 0
         self.crashes = self.chance.choice((0, 0, 0, 1, 1, 2, 3))
         self.cancel = self.chance.uniform(0, 30) if self.chance.random() < 0.1 else None
@@ -117,27 +135,39 @@ class Seed:
 
     async def _lives(self) -> dict[str, list[ev.Entry]]:
         journal = self._mortal(Mortal(), self.crashes)
-        for life in range(8):
+        for life in range(_LIVES):
+            died = True
             try:
                 found = await self._live(journal, self.top)
                 if found.ending != "needs_input":
                     return await rows(journal)
+                died = False
             except BaseExceptionGroup as group:
                 if group.subgroup(Crash) is None:
                     raise
             except Crash:
                 pass
             kept = await rows(journal)
-            self.died = True
+            self.died = self.died or died
             if isinstance(kept.get(RUN, [ev.Entry(0, 0.0, ev.TimeRanOut())])[-1].event, ev.RunEnded):
                 return kept
-            self.crashes -= 1
+            self.crashes -= died
             journal = Mortal()
             copy = await written(kept)
             journal._streams = copy._streams  # the same bytes, in another process
-            self._mortal(journal, self.crashes if life < 6 else 0)
-            await asyncio.sleep(self.chance.uniform(0, 3))
+            self._mortal(journal, self.crashes if life < _LIVES - 2 else 0)
+            self.answer = self._answered(kept.get(RUN, ()))
+            await asyncio.sleep(self.chance.uniform(0, 3) if self.answer is None else self.world.people.uniform(0, 900))
         raise Violation(f"seed {self.seed}: the run never ended")
+
+    def _answered(self, entries: Sequence[ev.Entry]) -> ev.InputAnswered | None:
+        """What a person says to the question of the run, if one is open."""
+        question = replay(entries).input if entries else None
+        if question is None:
+            return None
+        self.questions += 1
+        allows = self.questions < _QUESTIONS and self.world.people.random() < 0.8
+        return ev.InputAnswered(question.number, "approve" if allows else "reject", "" if allows else "not now")
 
     def _mortal(self, journal: Mortal, crashes: int) -> Mortal:
         journal.last = self.chance.randint(1, 60) if crashes > 0 else 0
@@ -163,7 +193,8 @@ class Seed:
             teller = jobs.create_task(self._called_off(driver))
             try:
                 if any(row.run == RUN for row in await journal.runs()):
-                    return await driver.resume(RUN, steal=True)
+                    answers = () if self.answer is None else (self.answer,)
+                    return await driver.resume(RUN, *answers, steal=True)
                 return await driver.start(RUN, top.request("Count the pears", self.loop.time(), seed=self.seed))
             finally:
                 teller.cancel()
@@ -188,20 +219,29 @@ class Seed:
             self._judge_family(run, state, states, runs)
         bill = self.world.bill
         ledger = states[RUN].ledger
+        unsure = [cast("CountingLedger", state.ledger).given_back for state in states.values()]
         for name in _CAPS:
             real = getattr(bill, name)
             cap = getattr(self.budget, name)
             over = getattr(self.surprise, name)
+            # of a reply that was given up nobody knows how long it was, nor whether a fallback was asked before
+            over += getattr(self.world.unsure, name) + sum(getattr(amount, name) for amount in unsure)
             self.require(
                 cap is None or real <= cap + over, f"{real} {name} were really used, and {cap} + {over} may be"
             )
             if cap is not None:
-                known = getattr(ledger, name) + over  # of a reply that was given up nobody knows how long it was
+                known = getattr(ledger, name) + over
                 self.require(real <= known, f"{real} {name} were used, not {known}")
+            lost = getattr(ledger.lost, name)
+            self.require(lost <= getattr(ledger, name), f"{lost} {name} of {getattr(ledger, name)} are lost")
+            if not (self.world.silent or self.world.is_hedged):
+                billed = getattr(ledger, name) - lost
+                self.require(billed <= real, f"{billed} {name} are on the bill, and {real} were used")
 
     def _followed(self, run: str, entries: Sequence[ev.Entry]) -> RunState:
         """The state of a run, its money looked at after every entry."""
         state = begin(entries[0])
+        state.ledger = CountingLedger(state.ledger.budget)
         self._within(run, state)
         for entry in entries[1:]:
             fold(state, entry)
@@ -227,7 +267,7 @@ class Seed:
         self.require(state.ledger.reserved == NOTHING, f"{run} ended and holds {state.ledger.reserved}")
         done, replaced, known = _read(entries)
         own = [gap for gap in state.ended.gaps if not gap.run]
-        missing = {gap.task for gap in own if gap.status not in ("unserved", "untraced", "unwritten", "unplanned")}
+        missing = {gap.task for gap in own if gap.status not in _NO_TASKS}
         wanted = known - done - replaced if state.ended.ending != "complete" else set[str]()
         self.require(missing == wanted, f"{run}: gaps {sorted(missing)}, not done {sorted(wanted)}")
         if state.ended.ending == "complete":

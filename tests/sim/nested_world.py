@@ -31,7 +31,7 @@ from chargehand.models.request_facts import (
     Working,
 )
 from chargehand.team import Team
-from chargehand.tools.tool import tool
+from chargehand.tools.tool import Tool, tool
 
 _PRICES = (0.0, 0.15, 1.0, 3.3, 10.0)
 _COMBINE: tuple[Combine | None, ...] = (None, None, "merge", "forward", "reduce", "select", "vote")
@@ -41,6 +41,12 @@ _COMBINE: tuple[Combine | None, ...] = (None, None, "merge", "forward", "reduce"
 def look_up(word: str) -> str:
     """Read all that is known of a word, however long that is."""
     return f"{word}: " + "pears, and more pears; " * (len(word) * 20)
+
+
+@tool(effect="idempotent", approve=True, quick=True)
+def sign(word: str) -> str:
+    """Sign a paper, with the leave of a person."""
+    return f"signed {word}"
 
 
 class Bill(Struct):
@@ -58,6 +64,8 @@ class World:
         self.chance = random.Random(f"nested/{seed}")
         self.place = random.Random(f"place/{seed}")  # of its own: what seeds were before, they stay
         self.is_remote = self.place.random() < 0.3  # then some workers and teams work elsewhere
+        self.people = random.Random(f"people/{seed}")
+        self.asks = self.people.random() < 0.4  # then some workers need the leave of a person
         self.bill = Bill()
         self.trouble = self.chance.choice((0.0, 0.05, 0.15, 0.4))
         self.silent = self.chance.choice((0.0, 0.0, 0.3, 1.0))  # replies that do not say what they used
@@ -66,6 +74,8 @@ class World:
         self.cut = self.chance.choice((0.0, 0.0, 0.2))  # of those, how many are cut off there
         self.checked = self.chance.random() < 0.1
         self.made = 0
+        self.is_hedged = False  # then a call that is given up is charged like the one that is used
+        self.unsure = Bill()  # the part of the bill for calls that did not say what they used
         self.wordy = 20_000 if self.chance.random() < 0.25 else 0  # tokens of any reply of a model that ignores limits
         self.unheard: list[ModelCard] = []  # whose replies were too long, and given up
         if self.wordy:
@@ -110,7 +120,7 @@ class World:
                 review=chance.random() < 0.1,
                 stream_plan=chance.random() < 0.1,
                 factory=self.factory(name),
-                hedge=Hedge(after=2.0, share=0.5) if chance.random() < 0.2 else None,
+                hedge=self.hedge(),
                 queue=self.queue(),
             ),
             name=name,
@@ -136,10 +146,20 @@ class World:
             settings=Settings(max_tokens=chance.choice((None, 300, 1000))),
             timeout=chance.choice((20.0, 120.0)),
             fallback_models=[chance.choice(self.models)] if chance.random() < 0.2 else [],
-            tools=[look_up] if chance.random() < 0.4 else [],
+            tools=self.tools(),
             accept=["sound"] if self.checked else [],
             queue=self.queue(),
         )
+
+    def tools(self) -> list[Tool]:
+        tools = [look_up] if self.chance.random() < 0.4 else []
+        return [*tools, sign] if self.asks and self.people.random() < 0.6 else tools
+
+    def hedge(self) -> Hedge | None:
+        if self.chance.random() >= 0.2:
+            return None
+        self.is_hedged = True
+        return Hedge(after=2.0, share=0.5)
 
     def queue(self) -> str:
         return "far" if self.is_remote and self.place.random() < 0.5 else ""
@@ -215,12 +235,15 @@ class World:
         except asyncio.CancelledError:
             if wrote > most:
                 self.unheard.append(card)
+            self.lose(read + wrote, micros)
             raise
         usage = Usage(read, wrote)
         if chance.random() < self.trouble:
             await self.fails(usage, micros)
         if request.tools and chance.random() < 0.4:
-            wanted = ToolCall(f"c{self.made}", "look_up", json.dumps({"word": f"pear {self.made}"}))
+            names = [spec.name for spec in request.tools if spec.name in ("look_up", "sign")]
+            name = self.people.choice(names) if "sign" in names else "look_up"
+            wanted = ToolCall(f"c{self.made}", name, json.dumps({"word": f"pear {self.made}"}))
             return Reply(text="", calls=(wanted,), finish="tools", usage=usage, micros=micros, model=card.handle)
         text = "{garbage" if chance.random() < self.trouble / 2 else self.text(request)
         if hear is not None:
@@ -230,13 +253,19 @@ class World:
             return Reply(text, finish=finish, usage=chance.choice((None, usage)), model=card.handle)
         return Reply(text, finish=finish, usage=usage, micros=micros, model=card.handle)
 
+    def lose(self, tokens: int, micros: int) -> None:
+        self.unsure.tokens += tokens
+        self.unsure.micros += micros
+
     async def fails(self, usage: Usage, micros: int) -> None:
         kind = self.chance.choice(("429", "500", "timeout", "hang", "bad", "billed"))
         if kind == "hang":
+            self.lose(usage.input + usage.output, micros)
             await asyncio.sleep(10_000)
         if kind == "billed":
             raise ModelFailed(Failure("network", "the line went dead in the middle"), usage)
         if kind == "timeout":
+            self.lose(usage.input + usage.output, micros)
             raise ModelFailed(Failure("timeout", "no reply"))
         self.bill.tokens -= usage.input + usage.output  # a call that is refused costs nothing but itself
         self.bill.micros -= micros

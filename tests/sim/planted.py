@@ -262,7 +262,10 @@ BUGS = (
         "if False and not state.ledger.covers(more",
     ),
     Bug(
-        "an open step's reservation is forgotten", "engine/fold.py", "state.ledger.settle(step.reserved, None)", "pass"
+        "an open step's reservation is forgotten",
+        "engine/fold.py",
+        "state.ledger.lose(step.reserved, step.expected)",
+        "pass",
     ),
     Bug("the cap may be passed by one call", "engine/budget.py", "taken + more + keep <= cap", "taken + keep <= cap"),
     # breakers, of workers and of models
@@ -572,6 +575,42 @@ MONEY = (
         "agents/spending.py",
         "self.limit_reply(model, reservation.request, limit)",
         "self.limit_reply(model, reservation.request, 8192)",
+    ),
+    Bug(
+        "what a nested team used before a question is forgotten",
+        "runtime/nested.py",
+        'WorkFailed(Failure("approval", text, question=question), nested.used)',
+        'WorkFailed(Failure("approval", text, question=question), NOTHING)',
+    ),
+    Bug(
+        "what a nested team used before a question is charged again after it",
+        "runtime/nested.py",
+        "            paid += event.used or NOTHING\n",
+        "            pass\n",
+    ),
+    Bug(
+        "a crash gives back what a nested team has",
+        "engine/fold.py",
+        "progress.carried = {**(progress.carried or {}), number: step.reserved}",
+        "state.ledger.settle(step.reserved, NOTHING)",
+    ),
+    Bug(
+        "a lost call costs nothing",
+        "engine/budget.py",
+        "booked = reserved if expected is None else expected",
+        "booked = NOTHING",
+    ),
+    Bug(
+        "an estimate for a lost call is told as a bill",
+        "engine/budget.py",
+        "        self.lost += booked\n",
+        "        pass\n",
+    ),
+    Bug(
+        "lost calls of a nested team are told as a bill outside",
+        "runtime/nested.py",
+        "return lost.beyond(sum(known, NOTHING))",
+        "return NOTHING",
     ),
 )
 """What teams inside teams must find, by what a provider really bills."""

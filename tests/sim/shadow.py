@@ -61,6 +61,7 @@ class Shadow:
         self.spent = [0, 0, 0]
         self.overshoot = [0, 0, 0]
         self.reserved: dict[tuple[str | int, ...], Amount] = {}
+        self.expected: dict[tuple[str | int, ...], Amount | None] = {}
         self.gauges: dict[str, Gauge] = {}
         self.ended: ev.RunEnded | None = None
         self.requested: ev.RunRequested | None = None
@@ -244,6 +245,7 @@ class Shadow:
             node.waits = set()
             node.resumes = 0
         self.reserved["attempt", event.task] = event.reserve or NOTHING
+        self.expected["attempt", event.task] = event.expected
         self._check_width(event)
         self._check_breakers(event)
         retry = self.plot.policy.retry
@@ -285,6 +287,7 @@ class Shadow:
         node.pending[event.step] = event.effect
         node.waits |= {event.step} if event.kind in ("subteam", "worker") else set()
         self.reserved["step", event.task, event.step] = event.reserve or NOTHING
+        self.expected["step", event.task, event.step] = event.expected
 
     def _stepfinished(self, event: ev.StepFinished) -> None:
         node = self.nodes[event.task]
@@ -304,7 +307,7 @@ class Shadow:
         self._terminal(event.task, "done")
 
     def _attemptfailed(self, event: ev.AttemptFailed) -> None:
-        self._close(event.task, event.attempt, event.used)
+        self._close(event.task, event.attempt, event.used, cut_off=event.used is None)
         node = self.nodes[event.task]
         self.require(
             event.failure.kind == "uncertain" or "effect" not in node.pending.values(),
@@ -330,12 +333,12 @@ class Shadow:
         node.steps = set()
         node.given_up_by = node.worker
 
-    def _close(self, task: TaskId, attempt: int, used: Amount | None) -> None:
+    def _close(self, task: TaskId, attempt: int, used: Amount | None, *, cut_off: bool = False) -> None:
         node = self.nodes[task]
         self.require(node.status == "running" and node.attempt == attempt, f"2: {task} ended an attempt it was not at")
         for step in node.pending:
-            self._settle(("step", task, step), None)
-        self._settle(("attempt", task), used)
+            self._settle(("step", task, step), None, cut_off=True)
+        self._settle(("attempt", task), used, cut_off=cut_off)
 
     def _retryscheduled(self, event: ev.RetryScheduled) -> None:
         node = self.nodes[event.task]
@@ -359,7 +362,8 @@ class Shadow:
         if key in self.reserved:  # it is under way, and holds money for more calls
             held = self.reserved[key]
             more = event.reserve or NOTHING
-            self.require(more != NOTHING, f"14: {event.duty} was begun twice")
+            self.require(more != NOTHING or event.expected is not None, f"14: {event.duty} was begun twice")
+            self.expected[key] = event.expected
             added = Amount(held.tokens + more.tokens, held.micros + more.micros, held.calls + more.calls)
             self.reserved[key] = added
             return
@@ -383,17 +387,20 @@ class Shadow:
             late = self.requested is not None and self.at >= self.requested.deadline - self.plot.policy.answer
             self.require(not unsettled or late, f"the answer was begun while {unsettled} were open")
         self.reserved[key] = event.reserve or NOTHING
+        self.expected[key] = event.expected
 
     def _supervisionfailed(self, event: ev.SupervisionFailed) -> None:
         if event.duty == "refine":
-            self._refined(event.task, event.number, event.used)
+            cut_off = event.used is None and not event.findings
+            self._refined(event.task, event.number, event.used, cut_off=cut_off)
         else:
             if event.duty == "plan" and event.failure.kind != "approval":
                 self.bad_plans += 1
                 self.planner_failure = event.failure
             self.supervisor_rests[event.duty] = self.at + (0.0 if event.findings else event.failure.retry_after)
             self.planner_at_work = self.planner_at_work and event.duty != "plan"
-            self._settle((event.duty, event.number), event.used)
+            cut_off = event.used is None and not event.findings
+            self._settle((event.duty, event.number), event.used, cut_off=cut_off)
 
     def _supervisionretryscheduled(self, event: ev.SupervisionRetryScheduled) -> None:
         rests_until = self.supervisor_rests[event.duty]
@@ -403,9 +410,9 @@ class Shadow:
     def _taskrefined(self, event: ev.TaskRefined) -> None:
         self._refined(event.task, event.number, event.used)
 
-    def _refined(self, task: TaskId, number: int, used: Amount | None) -> None:
+    def _refined(self, task: TaskId, number: int, used: Amount | None, *, cut_off: bool = False) -> None:
         self.nodes[task].status = "failed attempt"
-        self._settle(("refine", task, number), used)
+        self._settle(("refine", task, number), used, cut_off=cut_off)
 
     def _answerwritten(self, event: ev.AnswerWritten) -> None:
         self._settle(("answer", event.number), event.used)
@@ -481,7 +488,7 @@ class Shadow:
         self.planner_at_work = False
         for task, node in self.nodes.items():
             if node.status == "running":
-                self._close(task, node.attempt, None)
+                self._close(task, node.attempt, None, cut_off=True)
                 node.resumes += self.released_at is None and not (node.pending and node.pending.keys() <= node.waits)
                 node.status = "failed attempt" if "effect" in node.pending.values() else "ready"
                 node.steps = node.steps - node.pending.keys()
@@ -489,7 +496,7 @@ class Shadow:
             if node.status == "refining":
                 node.status = "failed attempt"
         for key in [key for key in self.reserved if key[0] in ("plan", "answer", "refine")]:
-            self._settle(key, None)
+            self._settle(key, None, cut_off=True)
         for gauge in self.gauges.values():
             gauge.probe = 0.0
         if self.released_at is not None:
@@ -511,7 +518,7 @@ class Shadow:
         early = self.requested.deadline - self.plot.policy.answer - 1e-6  # sums of the same parts in another order
         self.require(self.at >= early, "12: time ran out too early")
         for key in list(self.reserved):
-            self._settle(key, None)
+            self._settle(key, None, cut_off=True)
         for node in self.nodes.values():
             if node.status in OPEN:
                 node.status = "failed" if node.attempt else "skipped"
@@ -529,12 +536,15 @@ class Shadow:
         by_engine = event.reason == "deadline" or any(gap.reason == "budget" and gap.cap for gap in event.gaps)
         self.require(event.cap is not None or not by_engine, "21: a cap ended it and is not named")
         for key in list(self.reserved):
-            self._settle(key, None)
+            self._settle(key, None, cut_off=True)
 
     # --- money
 
-    def _settle(self, key: tuple[str | int, ...], used: Amount | None) -> None:
+    def _settle(self, key: tuple[str | int, ...], used: Amount | None, *, cut_off: bool = False) -> None:
         held = self.reserved.pop(key, NOTHING)
+        expected = self.expected.pop(key, None)
+        if cut_off and held != NOTHING:
+            used = expected
         booked = held if used is None else used
         amounts = ((booked.tokens, held.tokens), (booked.micros, held.micros), (booked.calls, held.calls))
         for index, (more, planned) in enumerate(amounts):

@@ -1,10 +1,14 @@
 """What every catalog promises of conversations."""
 
+import asyncio
+
 import pytest
 
+from chargehand.engine.roster import Match
 from chargehand.errors import Invalid, Refused, Unknown
-from chargehand.memory.catalog import Catalog, Profile
-from chargehand.memory.conversations import Turn
+from chargehand.memory.catalog import Catalog, KeptConversation, Profile
+from chargehand.memory.conversations import Turn, scope_of
+from chargehand.memory.session import OpenMemory
 
 
 async def agent_of(catalog: Catalog, *texts: str) -> str:
@@ -156,3 +160,31 @@ async def test_an_agent_made_anew_remembers_nothing(catalog: Catalog) -> None:
     await catalog.add(Profile("ann", id=agent))
     assert await catalog.turns(agent, old=True) == []
     assert await catalog.recall(agent, "a") == []
+
+
+async def test_the_conversations_of_two_scopes_are_two(catalog: Catalog) -> None:
+    memory = OpenMemory(catalog, lambda _: None)
+    agent = (await catalog.add(Profile("ann"))).id
+    scopes = [scope_of({"user": name}) for name in ("one", "two")]
+    with pytest.raises(Unknown):
+        await catalog.turns(memory.conversation_of(agent, scopes[0]))
+    for scope in (*scopes, scopes[0]):
+        which = await memory.begin_conversation(agent, scope)
+        assert which == memory.conversation_of(agent, scope)
+        await catalog.say(which, [Turn("user", f"seeds for {scope}")])
+    first, second = [memory.conversation_of(agent, scope) for scope in scopes]
+    assert texts(await catalog.turns(first)) == [f"seeds for {scopes[0]}"] * 2
+    assert texts(await catalog.recall(second, "seeds")) == [f"seeds for {scopes[1]}"]
+    assert await catalog.turns(await memory.begin_conversation(agent, "")) == []
+    assert await catalog.reset(first) == 2
+    assert len(await catalog.turns(second)) == 1
+
+
+async def test_two_attempts_that_begin_a_conversation_at_once_make_one(catalog: Catalog) -> None:
+    memory = OpenMemory(catalog, lambda _: None)
+    agent = (await catalog.add(Profile("ann"))).id
+    scope = scope_of({"session": "s1"})
+    async with asyncio.TaskGroup() as group:
+        jobs = [group.create_task(memory.begin_conversation(agent, scope)) for _ in range(8)]
+    assert {job.result() for job in jobs} == {memory.conversation_of(agent, scope)}
+    assert len(await catalog.find(KeptConversation, tags=Match((agent,), ()))) == 1

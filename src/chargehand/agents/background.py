@@ -93,7 +93,9 @@ def _check_alone(owner: str, worker: Worker) -> None:
     if worker.accept:
         raise Invalid(f"{owner} works after turns, unchecked; leave out `accept`")
     tools = toolset(owner, worker.tools)
-    asks = next((tool.name for tool in tools.values() if tool.approve or needs_approval(worker.rules, tool.name)), "")
+    rules = worker.rules
+    asking = (tool.name for tool in tools.values() if tool.may_need_approval or needs_approval(rules, tool.name))
+    asks = next(asking, "")
     if asks:
         raise Invalid(f"{owner} has the tool {asks!r}, which a person must allow, and works in the background")
 

@@ -176,7 +176,7 @@ class Subteam(Struct, frozen=True, eq=False):
             kind="subteam",
             request=identify_brief(brief),
             effect="idempotent",
-            reserve=share if share == NOTHING else Claim(share),
+            reserve=share if share == NOTHING else Claim(share, resumable=True),
             shape=Came,
         )
         if outcome.failure is not None:

@@ -17,7 +17,7 @@ from chargehand.agents.spending import Reservation, Spending
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.failure import Failure
 from chargehand.engine.state import Step
-from chargehand.errors import Invalid, Refused, StoreError
+from chargehand.errors import Invalid, Refused, StoreError, Unknown
 from chargehand.memory.blocks import LIMIT, Block
 from chargehand.memory.catalog import Attached
 from chargehand.memory.conversations import Turn, behind, chat_due, due, fitting, plain_summary, summary_turn
@@ -107,21 +107,31 @@ class WorkerMemory(Struct, frozen=True):
     """Whether there is anything to show: the worker has blocks, or remembers."""
     earlier: EarlierTurns = "material"
     conversation: str = ""
-    """The id of the conversation its turns belong to; left out, it is the worker's own."""
+    """The id of the conversation its turns belong to; empty: the worker's own in the scope of the run."""
 
-    @property
-    def turns_of(self) -> str:
-        """Under which id turns are kept."""
-        return self.conversation or self.agent
+    def turns_of(self, scope: str) -> str:
+        """Return the id under which turns of a run with this scope are kept."""
+        return self.conversation or self.memory.conversation_of(self.agent, scope)
+
+    async def begin_turns(self, scope: str) -> str:
+        """Return the same id, and make the conversation where it is not there yet."""
+        return self.conversation or await self.memory.begin_conversation(self.agent, scope)
 
     def is_shown(self, steps: Mapping[int, Step] | None) -> bool:
         """Whether an attempt that recorded these steps looks at memory: as it began, whatever was attached since."""
         first = (steps or {}).get(1)
         return self.shows if first is None else first.kind == "memory"
 
-    async def read_turns(self) -> list[Turn]:
+    async def read_turns(self, scope: str, *, old: bool = False) -> list[Turn]:
+        """Return the latest turns of a scope; none where nothing was said in it. With `old` also those summarised."""
         limit = 2 * _MAX_CHAT_TURNS if self.earlier == "chat" else _MAX_TURNS
-        return await self.memory.catalog.turns(self.turns_of, limit=limit)
+        limit = 4 * _MAX_CHAT_TURNS if old else limit
+        try:
+            return await self.memory.catalog.turns(self.turns_of(scope), limit=limit, old=old)
+        except Unknown:
+            if scope and not self.conversation:  # made when the first turn is kept
+                return []
+            raise
 
 
 class Summarizer(Struct, frozen=True):
@@ -226,7 +236,8 @@ class Recall(Struct, eq=False):
             result = Turn("assistant", own_words(value)[:longest], run=at.run, task=at.task, tainted=tainted)
             once = f"{at.run}/{at.task}#{at.mark}"
             try:
-                is_kept = await memory.memory.catalog.say(memory.turns_of, (question, result), key=once)
+                which = await memory.begin_turns(self._scope)
+                is_kept = await memory.memory.catalog.say(which, (question, result), key=once)
             except (StoreError, Refused, Invalid) as error:
                 context.note(f"what was done is not remembered: {error}")
                 is_kept = False
@@ -236,6 +247,10 @@ class Recall(Struct, eq=False):
         await context.step("remember", call, kind="remember")
 
     # --- inside
+
+    @property
+    def _scope(self) -> str:
+        return self.context.request.scope
 
     @property
     def _is_chat(self) -> bool:
@@ -251,7 +266,7 @@ class Recall(Struct, eq=False):
         try:
             visible = visible_blocks(await memory.memory.catalog.attached(memory.agent))
             wanted = first and memory.remembers and memory.earlier != "hidden"
-            turns = await memory.read_turns() if wanted else []
+            turns = await memory.read_turns(self._scope) if wanted else []
             misled = first and self.context.where.planned and await _is_misled(memory.memory)
         except (StoreError, Refused) as error:
             raise WorkFailed(Failure("resource", f"memory cannot be read: {error}"), NOTHING) from error
@@ -283,8 +298,7 @@ class Recall(Struct, eq=False):
         """The turns of a span; after a crash they are read again."""
         turns = self._read_turns
         if not turns:
-            catalog = self.memory.memory.catalog
-            turns = await catalog.turns(self.memory.turns_of, limit=4 * _MAX_CHAT_TURNS, old=True)
+            turns = await self.memory.read_turns(self._scope, old=True)
         self._read_turns = []
         chosen = [
             turn
@@ -308,15 +322,16 @@ class Recall(Struct, eq=False):
 
         async def call(_key: str) -> Done:
             try:
-                async with memory.memory.gate(memory.turns_of):
-                    turns = await memory.read_turns()
+                which = memory.turns_of(self._scope)
+                async with memory.memory.gate(which):
+                    turns = await memory.read_turns(self._scope)
                     existing = next((turn for turn in turns if turn.role == "summary" and turn.upto >= upto), None)
                     old = behind(turns, upto)
                     if existing is not None or not old:
                         return Done(Compacted(existing), NOTHING)
                     text, used = await self._summarize(old, summarizer, reservation)
                     summary = summary_turn(old, text, 0.0)  # the store says when
-                    await catalog.summarise(memory.turns_of, summary)
+                    await catalog.summarise(which, summary)
                     return Done(Compacted(summary), used)
             except (StoreError, Refused) as error:
                 self.context.note(f"earlier tasks could not be summarised: {error}")

@@ -41,6 +41,10 @@ class Result(Struct, frozen=True, dict=True):
     entries: tuple[ev.Entry, ...]
     notice: str = ""
     question: ev.InputRequested | None = None
+    lost: Amount = NOTHING
+    """The part of `spent` that is an estimate, for calls whose outcome is not known: after a crash, a cancel, a
+    timeout.
+    """
     overspent: Amount = NOTHING
     """What was spent beyond the caps of the budget: nothing, unless a model did not keep to its `max_tokens`."""
     fallback: ev.Failure | None = None
@@ -117,6 +121,7 @@ def read_result(outcome: Outcome, entries: Sequence[ev.Entry], notice: str = "")
         entries=tuple(entries),
         notice=" ".join(part for part in (notice, _fallback_notice(outcome.state), *noted_facts(entries)) if part),
         question=outcome.question,
+        lost=outcome.state.ledger.lost,
         overspent=outcome.state.ledger.overspent,
         fallback=outcome.state.fallback,
         cap=None if outcome.state.ended is None else outcome.state.ended.cap,

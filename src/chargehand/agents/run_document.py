@@ -89,6 +89,8 @@ class RunDocument(Struct, frozen=True, kw_only=True):
     """Tokens that it used."""
     calls: int
     """Calls of models that it made."""
+    lost_usd: float
+    """The part of `usd` that is an estimate, for calls whose outcome is not known."""
     question: RunQuestion | None
     """What it asks a person; `null`: nothing."""
 
@@ -115,6 +117,7 @@ def read_document(run: str, state: RunState, *, is_driven: bool = False) -> RunD
         usd=spent.usd,
         tokens=spent.tokens,
         calls=spent.calls,
+        lost_usd=state.ledger.lost.usd,
         question=read_question(state),
     )
 

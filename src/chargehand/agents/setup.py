@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TypeAlias, TypeVar, get_args
+from typing import Any, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, structs
@@ -28,7 +28,7 @@ from chargehand.text.words import did_you_mean, listed
 from chargehand.tools.built_in import BUILT_IN, WITH_SETTINGS, tools_named
 from chargehand.tools.remember import ARCHIVE_TOOLS, BLOCK_TOOLS, NAMES, described, memory_tools, usual_tools
 from chargehand.tools.rules import check as check_rules
-from chargehand.tools.rules import needs_approval
+from chargehand.tools.rules import check_approvals, needs_approval
 from chargehand.tools.tool import Tool, Toolbox, as_tool, unpack_toolboxes
 
 AnyTool: TypeAlias = Tool | Callable[..., object] | str | Toolbox
@@ -105,6 +105,7 @@ def check_worker(worker: Worker, named: Mapping[str, Tool] | None = None) -> dic
     tools = toolset(owner, worker.tools, named)
     try:
         check_rules(worker.rules, tuple(tools))
+        check_approvals(worker.rules, schemas(tools))
     except Invalid as error:
         raise Invalid(f"{owner}: {error}") from error
     if worker.team is not None:
@@ -186,7 +187,7 @@ def roster_agent(worker: Worker, model: str) -> Agent:
 
 def _describe_tool(tool: Tool) -> str:
     """What of a tool the results of a worker depend on."""
-    return f"{tool.name}{tool.spec.description}{tool.effect}{bytes(tool.spec.parameters).decode()}"
+    return f"{tool.name}{tool.spec.description}{tool.data}{tool.effect}{bytes(tool.spec.parameters).decode()}"
 
 
 # --- tools
@@ -239,9 +240,20 @@ def tool_name(tool: object) -> str:
     return tool if isinstance(tool, str) else str(getattr(tool, "name", getattr(tool, "__name__", "")))
 
 
+def schemas(tools: Mapping[str, Tool]) -> dict[str, Mapping[str, Any]]:
+    """Return the JSON Schemas of the arguments of tools, by name."""
+    return {name: tool.arguments.schema for name, tool in tools.items() if tool.arguments is not None}
+
+
 def skills(tools: Mapping[str, Tool]) -> tuple[Skill, ...]:
     return tuple(
-        Skill(name=tool.name, description=tool.spec.description, parameters=tool.spec.parameters, summary=tool.summary)
+        Skill(
+            name=tool.name,
+            description=tool.spec.description,
+            parameters=tool.spec.parameters,
+            summary=tool.summary,
+            data=tool.data,
+        )
         for tool in tools.values()
     )
 
@@ -370,7 +382,7 @@ def only_reads(worker: Worker) -> bool:
     """Whether no tool of a worker changes anything, needs approval, or is meant to differ each time."""
 
     def harmless(tool: Tool) -> bool:
-        asks = tool.approve or needs_approval(worker.rules, tool.name)
+        asks = tool.may_need_approval or needs_approval(worker.rules, tool.name)
         return tool.effect == "read" and not tool.poll and not asks
 
     if worker.remembers or worker.is_delegated:

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from chargehand.engine.budget import NOTHING, Amount, Budget, CapReached, Ledger
 from chargehand.engine.events import Effect, StepKind
-from chargehand.engine.facts import ModelFellBack
+from chargehand.engine.facts import CallsLost, ModelFellBack
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.messages import IMAGE_TOKENS, Message, Reply, Request, Settings, ToolSpec, Usage
@@ -65,8 +65,19 @@ class Reservation:
     def make_claim(self) -> Claim:
         """Say what it takes, by what is known of its models now."""
         least = self._cost(min(self._most, LEAST_REPLY))
-        self.claim = Claim(self._cost(self._most), least, keeps_floor=self.keeps_floor, turn=self)
+        self.claim = Claim(
+            self._cost(self._most),
+            least,
+            keeps_floor=self.keeps_floor,
+            turn=self,
+            expected=self.expected_use(self.models[0]),
+        )
         return self.claim
+
+    def expected_use(self, model: Model) -> Amount:
+        """Return what a call of one of the models is expected to use: what it reads, and a reply of usual length."""
+        observed = self._spending.observations.of(model)
+        return self._use(model, ceil(self.read * observed.input), observed.usual_length(self._most))
 
     @property
     def limit(self) -> int:
@@ -98,8 +109,11 @@ class Reservation:
         """What one of the models may use for a reply of so many tokens, as it was observed to behave."""
         observed = self._spending.observations.of(model)
         read = ceil(self.read * observed.input)
-        out = observed.length(model.card, limit)
+        return self._use(model, read, observed.length(model.card, limit))
+
+    def _use(self, model: Model, read: int, out: int) -> Amount:
         price = model.card.price(read, out)
+        observed = self._spending.observations.of(model)
         micros = self._estimate.micros if price is None else ceil(price * observed.price)
         return Amount(tokens=read + out, micros=micros, calls=1)
 
@@ -219,21 +233,23 @@ class Spending:
                 continue
             if self.capped:
                 self.observations.of(model).add_reply(model.card, read=reservation.read, limit=limit, reply=reply)
-            return reply, self._cost(model, reply, failed, reserved)
+            used = None if reply.usage is None else _billed(model, reply.usage, reply.micros, reserved)
+            if used is None and not self.capped:
+                used = Amount(calls=1)
+            return reply, total([used, self._failed_cost(reservation, context, failed)]) if failed else used
         last = failed[-1][1]
-        raise WorkFailed(last.failure, self._sum(_failed_cost(model, error) for model, error in failed)) from last
+        raise WorkFailed(last.failure, self._failed_cost(reservation, context, failed)) from last
 
-    def _cost(self, model: Model, reply: Reply, failed: FailedCalls, reserved: Amount) -> Amount | None:
-        """What a reply cost together with the calls that failed before it; None: what was reserved."""
-        used = None if reply.usage is None else _billed(model, reply.usage, reply.micros, reserved)
-        if used is not None and not failed:
-            return used
-        return self._sum([used, *(_failed_cost(model, error) for model, error in failed)])
-
-    def _sum(self, costs: Iterable[Amount | None]) -> Amount | None:
-        """What several calls cost together; one of unknown cost counts as a call, and under a cap as all reserved."""
-        unknown = None if self.capped else Amount(calls=1)
-        return total([unknown if cost is None else cost for cost in costs])
+    def _failed_cost(self, reservation: Reservation, context: StepContext, failed: FailedCalls) -> Amount:
+        """Return what failed calls cost. One of unknown cost is lost: under a cap it costs what it was expected to."""
+        cost = NOTHING
+        for model, error in failed:
+            known = _known_cost(model, error)
+            if known is None and self.capped:
+                known = reservation.expected_use(model)
+                context.note(f"a call of {model.card.handle} is lost; its cost is an estimate", fact=CallsLost(known))
+            cost += Amount(calls=1) if known is None else known
+        return cost
 
 
 def _note_fallback(context: StepContext, failed: tuple[Model, ModelFailed], to: Model) -> None:
@@ -276,8 +292,10 @@ def _billed(model: Model, usage: Usage, micros: int | None, reserved: Amount) ->
     return Amount(tokens=usage.input + usage.output, micros=reserved.micros if micros is None else micros, calls=1)
 
 
-def _failed_cost(model: Model, error: ModelFailed) -> Amount | None:
-    """What a failed call cost: one call where it was not billed, None where its cost is unknown."""
+def _known_cost(model: Model, error: ModelFailed) -> Amount | None:
+    """Return what a failed call cost: nothing if it was not sent, a call if it was not billed, None if unknown."""
+    if not error.sent:
+        return NOTHING
     if error.usage is None:
         return None if error.billed else Amount(calls=1)
     return _billed(model, error.usage, None, NOTHING)

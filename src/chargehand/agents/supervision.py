@@ -14,6 +14,7 @@ from chargehand.agents.recall import BlockView, instructions, material, shortene
 from chargehand.agents.shape import one_line
 from chargehand.agents.spending import Reservation, Spending, cut_off, too_expensive, total
 from chargehand.engine.budget import NOTHING, Amount, CapReached
+from chargehand.engine.facts import CallsLost
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Combine, Finding
 from chargehand.errors import Invalid
@@ -266,22 +267,27 @@ class SupervisorCalls:
             return await self._call_and_settle(reservation, claim.held, hear)
 
     async def _call_and_settle(self, reservation: Reservation, held: Amount | None, hear: Hear | None) -> Reply:
-        """Make a call and book what it used. One that is cancelled before it comes back costs what is held for it."""
+        """Make a call and book what it used. One that is cut off costs what it is expected to use."""
         place = len(self._used)
-        self._used.append(held)
+        self._used.append(None if held is None or reservation.claim is None else reservation.claim.expected)
         began = asyncio.get_running_loop().time()
         try:
             with self.context.model_call() as call:
                 reply, used = await self.role.spending.call(reservation, self.context, hear=hear)
         except WorkFailed as error:
-            self._used[place] = error.used or held
+            self._used[place] = error.used
             raise WorkFailed(error.failure, self.total()) from error
+        except asyncio.CancelledError:
+            if (expected := self._used[place]) is not None:
+                text = f"a call of {self.model.card.handle} was cut off; its cost is an estimate"
+                self.context.note(text, fact=CallsLost(expected))
+            raise
         usage = reply.usage or Usage()
         seconds = asyncio.get_running_loop().time() - began
         handle = reply.model or self.model.card.handle
         self.context.record_call(handle, seconds, (usage.input, usage.output), used, call)
+        self._used[place] = held if used is None else used
         if used is not None:
-            self._used[place] = used
             self.context.release((held or NOTHING).beyond(used))
         return reply
 

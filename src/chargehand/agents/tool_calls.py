@@ -30,8 +30,9 @@ from chargehand.models.call_errors import shorten_words
 from chargehand.models.messages import Message, ToolCall, wrap
 from chargehand.runtime.executor import Claim, Done, EffectUnknown, StepContext, WorkFailed
 from chargehand.text.words import did_you_mean
+from chargehand.tools.approval import must_ask
 from chargehand.tools.calling import capped
-from chargehand.tools.rules import NOT_SEEN, Called, Repetition, may_exit, needs_approval, objection
+from chargehand.tools.rules import NOT_SEEN, Called, Repetition, may_exit, needs_approval, objection, rule_asks
 from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed, UnknownOutcome
 
 # --- breakers: a tool out of order is not called for a while
@@ -217,6 +218,10 @@ class ToolCalls(Struct, eq=False, kw_only=True):
     """What stable tools returned, by name and arguments."""
     _acted: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     """How often an effect was had, by tool and arguments."""
+    _changed: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    """How often a call that may change something returned a result, by tool and arguments."""
+    _decided: dict[tuple[str, str], bool] = field(default_factory=dict[tuple[str, str], bool])
+    """Whether the calls of this step need approval, as functions decided, by tool and arguments."""
     _matched: set[str] = field(default_factory=set[str])
     """Earlier calls, by `call_digest`, that were answered with their result or that a person allowed to repeat."""
 
@@ -225,6 +230,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
 
         Returns whether any of it is new to the model.
         """
+        await self._decide_approvals(calls)
         plans = self._plan_all(calls, step)
         results: dict[int, Returned] = {}
         to_make = [(number, plan.call, plan.tool) for number, plan in enumerate(plans) if plan.is_made and plan.tool]
@@ -271,7 +277,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         first: dict[tuple[str, str], int] = {}
         for number, call in enumerate(calls):
             tool = self.ready.tools.get(call.name) if len(calls) > 1 else None
-            if tool is not None and (tool.stable or tool.effect != "read" or self._always_asks(tool)):
+            if tool is not None and (tool.stable or tool.effect != "read" or self._may_ask(tool)):
                 same_as = first.setdefault(_identity(call), number)
                 if same_as != number:
                     plans.append(_PlannedCall(call, tool, same_as=same_as))
@@ -303,15 +309,52 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             return self._with_approval(call, tool, reason or "declared", number)
         return _PlannedCall(call, tool, earlier=self._earlier.get(_identity(call)) if tool.stable else None)
 
-    def _always_asks(self, tool: Tool) -> bool:
-        """Whether every call of this tool needs approval, by its declaration or by a rule."""
-        return tool.approve or tool.asks or needs_approval(self.ready.worker.rules, tool.name)
+    async def _decide_approvals(self, calls: tuple[ToolCall, ...]) -> None:
+        """Ask the functions that decide whether calls need approval.
+
+        What they decide is recorded before any call is made, so a resumed attempt asks a person about the same calls.
+        """
+        self._decided.clear()
+        for call in calls[:AT_ONCE]:
+            tool = self.ready.tools.get(call.name)
+            if tool is not None and tool.decides is not None and _identity(call) not in self._decided:
+                self._decided[_identity(call)] = await self._decide_approval(call, tool)
+
+    async def _decide_approval(self, call: ToolCall, tool: Tool) -> bool:
+        """Return whether a call needs approval. A function that fails asks: no call passes because of a mistake."""
+
+        async def decide(key: str) -> Done:
+            try:
+                return Done(await tool.decide_approval(call.arguments, self._caller(key)), NOTHING)
+            except ToolFailed as error:
+                words = shorten_words(_printable(str(error)), _LONGEST_REASON)
+                self.context.note(
+                    f"whether {call.name} needs approval could not be decided, so a person is asked: {words}"
+                )
+                return Done(value=True, used=NOTHING, good=False)
+
+        return await self.context.step(
+            f"approve {call.name}", decide, kind="approval", request=_normalized(call.arguments), shape=bool
+        )
+
+    def _may_ask(self, tool: Tool) -> bool:
+        """Whether calls of this tool may need approval, by its declaration or by a rule."""
+        return tool.may_need_approval or tool.asks or needs_approval(self.ready.worker.rules, tool.name)
+
+    def _asks_first(self, call: ToolCall, tool: Tool) -> bool:
+        """Whether this call needs approval, by the declaration of its tool or by a rule."""
+        if tool.approve or tool.asks or self._decided.get(_identity(call), False):
+            return True
+        schema = {} if tool.arguments is None else tool.arguments.schema
+        if tool.conditions and must_ask(tool.conditions, call.arguments, schema):
+            return True
+        return rule_asks(self.ready.worker.rules, tool.name, call.arguments, schema)
 
     def _approval_reason(self, call: ToolCall, tool: Tool) -> AskedBecause | None:
         """Why a person is asked before this call; None: no approval is needed."""
         if tool.effect == "effect" and not tool.poll and self._repeats(call) is not None:
             return "repeated"
-        if self._always_asks(tool):
+        if self._asks_first(call, tool):
             return "declared"
         if tool.effect != "effect":
             return None
@@ -457,7 +500,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         """Make a call as a step of the attempt."""
 
         def make(key: str) -> Coroutine[Any, Any, Done]:
-            caller = self._caller(key) if tool.arguments is not None and tool.arguments.caller else None
+            times = self._changed.get(_identity(call), 0) + 1
+            caller = self._caller(key, times) if tool.arguments is not None and tool.arguments.caller else None
             return make_call(tool=tool, call=call, key=key, caller=caller, breakers=self.breakers, context=self.context)
 
         request = call.arguments
@@ -467,7 +511,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             request = f"{request} (time number {times + 1})"
         arguments = "" if tool.effect == "read" else _as_object(call.arguments)
         amount = tool.holds(call.arguments)
-        reserve = Claim(amount) if tool.share and amount != NOTHING else amount
+        reserve = Claim(amount, resumable=tool.relays) if tool.share and amount != NOTHING else amount
         return self.context.step(
             tool.name,
             make,
@@ -480,7 +524,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             look=tool.happened is not None,
         )
 
-    def _caller(self, key: str) -> Caller:
+    def _caller(self, key: str, times: int = 1) -> Caller:
         """Who calls: results of the same step are not shown yet, so nothing of them is in the arguments."""
         where = self.context.where
         return Caller(
@@ -492,6 +536,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             task=where.task,
             attempt=where.attempt,
             mark=where.mark,
+            times=times,
             context=self.context,
         )
 
@@ -555,6 +600,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             return
         if tool.effect != "read":
             evidence.append(call.arguments)
+            which = _identity(call)
+            self._changed[which] = self._changed.get(which, 0) + 1
         self.last = returned.value
         self._collect(returned.value)
         self.made.append(called)

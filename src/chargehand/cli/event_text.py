@@ -258,6 +258,8 @@ def _describe_step(tracer: Tracer, event: ev.StepStarted) -> str:
         return MEMORY_STEPS[event.kind]
     if event.kind == "check":
         return f"is checked: {event.name}"
+    if event.kind == "approval":
+        return f"decides whether a call needs approval: {event.name.removeprefix('approve ')}"
     attempt = tracer.open_attempt(event.task)
     arguments = attempt.steps[-1].arguments if attempt is not None else None
     return f"calls {event.name} ({event.effect}){_format_arguments(arguments)}"

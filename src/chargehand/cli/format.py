@@ -9,7 +9,7 @@ from msgspec import Raw, structs
 
 from chargehand.cli.console import short
 from chargehand.engine import events as ev
-from chargehand.engine.budget import Amount
+from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.plan import NO_TASK
 from chargehand.engine.policy import Seconds
 from chargehand.engine.value import decode_value
@@ -26,6 +26,13 @@ def money(amount: Amount) -> str:
     parts += [counted(amount.tokens, "token")] if amount.tokens else []
     parts += [counted(amount.calls, "call")] if amount.calls else []
     return ", ".join(parts) or "nothing"
+
+
+def cost(used: Amount, lost: Amount) -> str:
+    """Return what a run cost, and the part of it that is an estimate for lost calls."""
+    if lost == NOTHING:
+        return money(used)
+    return f"{money(used)}; of it for lost calls, estimated: {money(lost)}"
 
 
 def dollars(micros: int) -> str:

@@ -27,7 +27,7 @@ from chargehand.cli.arguments import (
     write_file,
 )
 from chargehand.cli.console import STYLES, Console, Tone, clean, format_json, print_table, short
-from chargehand.cli.format import ago, counted, dollars, money, seconds
+from chargehand.cli.format import ago, cost, counted, dollars, seconds
 from chargehand.cli.run_session import Advice, run_json
 from chargehand.cli.states import STATES, state_of_run
 from chargehand.cli.transcript import Transcript, has_checked_section
@@ -216,7 +216,7 @@ def _add_levels(tree: Tree, traced: Trace) -> None:
 def _level_label(traced: Trace, lead: str) -> Text:
     facts = (traced.ending or "not yet", counted(len(traced.tasks), "task"), seconds(traced.seconds))
     style = STYLES[STATES[traced.ending or "interrupted"].tone]
-    return Text(clean(f"{lead}{traced.run}: {', '.join(facts)}; cost: {money(traced.used)}"), style)
+    return Text(clean(f"{lead}{traced.run}: {', '.join(facts)}; cost: {cost(traced.used, traced.lost)}"), style)
 
 
 def _export(options: Namespace, console: Console) -> int:

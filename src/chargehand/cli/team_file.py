@@ -184,6 +184,9 @@ def _summarize(console: Console, team: Description, tone: Tone) -> None:
             archives = counted(len(team.memory.archives), "archive")
             counts += f"; memory: {counted(len(team.memory.blocks), 'block')}, {archives}"
         console.line(f"team {team.name}: {counts}; models: {', '.join(team.models)}")
+        if team.memory is not None and team.memory.remembering:
+            names = listed(team.memory.remembering)
+            console.prose(f"  earlier tasks ({names}): kept apart by the labels session and user; served, else by key")
         _list_nested_teams(console, team.workers)
     errors = len(team.errors)
     verdict = "all is well"

@@ -13,7 +13,7 @@ from chargehand.agents.result import fallback_answer, planned
 from chargehand.cli.console import Console, clean_lines, format_json, short, wrap_words
 from chargehand.cli.diagrams import LEGEND, print_plan, timeline_lines
 from chargehand.cli.event_text import MEMORY_STEPS, SUPERVISOR, describe_event
-from chargehand.cli.format import describe_gaps, money, seconds
+from chargehand.cli.format import cost, describe_gaps, seconds
 from chargehand.cli.questions import format_question, name_calls
 from chargehand.engine import events as ev
 from chargehand.engine.forecast import forecast
@@ -263,7 +263,7 @@ class Transcript:
         for remark in remarks:
             console.prose(remark)
         self._show_answer()
-        console.line(f"cost: {money(trace.used)}")
+        console.line(f"cost: {cost(trace.used, trace.lost)}")
         console.line(f"time: {seconds(trace.seconds)}, with {seconds(trace.serial)} of work in it")
         console.line(f"ending: {describe_ending(self.state)}", "bold")
 

@@ -17,7 +17,7 @@ from chargehand.agents.checks import Check, Checks, Reviewer, Rule, Verifier, de
 from chargehand.agents.messages import MAIL, check_contacts
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.roles import AttemptKeys, Factory, FactoryKeys, Worker, WorkerKeys, check_worker_name
-from chargehand.agents.setup import check_memory, tool_name, toolset, with_memory_tools
+from chargehand.agents.setup import check_memory, schemas, tool_name, toolset, with_memory_tools
 from chargehand.agents.strategies import STRATEGIES, Broadcast, Route, Strategy, Whole
 from chargehand.agents.strategies.route import check_route
 from chargehand.config.python_objects import named_object
@@ -349,12 +349,14 @@ def _make_worker(build: TeamBuild, name: str, shape: WorkerShape) -> Worker:
 
 def _check_worker(build: TeamBuild, path: Path, worker: Worker) -> Worker:
     """Refuse, at its own place, a worker that no team could have."""
+    known: dict[str, Tool] = {}
     with build.at(*path, "tools"):
-        toolset(f"worker {worker.name!r}", worker.tools)
+        known = toolset(f"worker {worker.name!r}", worker.tools)
     check_memory(build.memory, [worker])
     with build.at(*path, "rules"):
         tools = with_memory_tools(worker, build.memory).tools
         rules.check(worker.rules, [tool_name(tool) for tool in tools])
+        rules.check_approvals(worker.rules, schemas(known))
     if worker.every is not None:
         check_background(build.memory, (), (worker,))
     return worker

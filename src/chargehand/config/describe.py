@@ -33,6 +33,8 @@ class MemoryLine(Struct, frozen=True):
     blocks: tuple[str, ...]
     archives: dict[str, str]
     """What compares meanings, by the name of the archive."""
+    remembering: tuple[str, ...] = ()
+    """The workers that are shown their earlier tasks."""
 
 
 class Description(Struct):
@@ -137,7 +139,12 @@ def _describe_memory(build: TeamBuild) -> MemoryLine | None:
     if memory is None:
         return None
     labels = tuple(block.label for block in memory.blocks)
-    return MemoryLine(str(memory.store or ""), labels, {archive.name: archive.embedding for archive in memory.archives})
+    return MemoryLine(
+        file=str(memory.store or ""),
+        blocks=labels,
+        archives={archive.name: archive.embedding for archive in memory.archives},
+        remembering=tuple(worker.name for worker in build.workers if worker.remembers),
+    )
 
 
 # --- models

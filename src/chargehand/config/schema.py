@@ -31,9 +31,17 @@ from chargehand.engine.declared import parse_duration, parse_timeout, show_value
 from chargehand.engine.plan import Combine
 from chargehand.engine.policy import PolicyKeys
 from chargehand.memory.blocks import LIMIT, Access
+from chargehand.tools.approval import Condition
 from chargehand.tools.built_in import BUILT_IN
 from chargehand.tools.mcp_client import McpServerKeys
-from chargehand.tools.rules import Conditional, ConstrainChildTools, MaxCount, MaxCountPerStep, ParentLastTool
+from chargehand.tools.rules import (
+    Conditional,
+    ConstrainChildTools,
+    MaxCount,
+    MaxCountPerStep,
+    ParentLastTool,
+    RequiresApproval,
+)
 
 # --- values as people write them
 
@@ -137,7 +145,7 @@ def bare_type(kind: inspect.Type) -> inspect.Type:
 
 Text: TypeAlias = str
 Prose: TypeAlias = str  # inline, or `file:` and a path beside the team file
-Approval: TypeAlias = bool | Literal["never", "always"]
+Approval: TypeAlias = bool | Literal["never", "always"] | dict[Text, Condition]
 Effects: TypeAlias = Literal["read", "idempotent", "effect"]
 Words: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000)]
 Names: TypeAlias = tuple[Text, ...]
@@ -233,6 +241,8 @@ class RuleShape(FileShape, frozen=True):
     """The attempt does not end before this tool was called."""
     requires_approval: Text | None = None
     """A person is asked before this tool is called."""
+    requires_approval_when: RequiresApproval | None = None
+    """A person is asked before the calls of a tool whose arguments meet conditions."""
 
 
 class WorkerShape(WorkerKeys, frozen=True, forbid_unknown_fields=True):
@@ -313,7 +323,13 @@ class ToolShape(ToolSources, frozen=True):
     cap: Size | None = None
     """How many bytes of a result the model sees; left out, what the tool says, else 16KiB."""
     approve: Approval | None = None
-    """Whether a person is asked before each call; `true` is `always`, `false` is `never`."""
+    """Whether a person is asked before each call; `true` is `always`, `false` is `never`. Conditions on arguments, such
+    as `{euros: "> 500"}`, ask before calls that meet all of them.
+    """
+    show_values: dict[Text, tuple[Text, ...]] | None = None
+    """Of `sql` only: the columns of which its description shows values, by table, such as `{orders: [status]}`. A model
+    reads a description as instructions: name only columns that no outsider writes to.
+    """
     embed: Literal["auto", "words"] | None = None
     """Of `documents` only: `auto` (left out, too) compares meanings as well, with the small model on this machine if
     it is there; `words` never does.

@@ -17,7 +17,7 @@ from chargehand.errors import Invalid
 from chargehand.models.resolve import models_folder
 from chargehand.text.words import listed
 from chargehand.tools.built_in import renamed, tools_named
-from chargehand.tools.tool import Tool, as_tool
+from chargehand.tools.tool import Tool, as_tool, with_approval
 
 Maker: TypeAlias = Callable[[str, ToolShape, Path], tuple[Tool, ...]]
 
@@ -48,14 +48,16 @@ def make_tools(name: str, written: ToolShape | str, folder: Path) -> tuple[Tool,
     tools = _MAKERS[source_of(shape)](name, shape, folder)
     if shape.embed is not None and shape.documents is None:
         raise Invalid("embed is for documents only; take it away")
+    if shape.show_values is not None and shape.sql is None:
+        raise Invalid("show_values is for sql only; take it away")
     changes: dict[str, object] = {
         "effect": shape.effect,
         "timeout": shape.timeout,
         "cap": shape.cap,
-        "approve": None if shape.approve is None else shape.approve in (True, "always"),
     }
     wanted = {key: value for key, value in changes.items() if value is not None}
-    return tuple(structs.replace(tool, **wanted) for tool in tools)
+    tools = tuple(structs.replace(tool, **wanted) for tool in tools)
+    return tools if shape.approve is None else tuple(with_approval(tool, shape.approve) for tool in tools)
 
 
 # --- one maker a source
@@ -77,7 +79,7 @@ def _python(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:
 def _sql(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:
     from chargehand.tools.sql import sql  # noqa: PLC0415 - a team pays only for the tools it names
 
-    return (sql(inside(folder, shape.sql or ""), name),)
+    return (sql(inside(folder, shape.sql or ""), name, show_values=shape.show_values or {}),)
 
 
 def _documents(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:

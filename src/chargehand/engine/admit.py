@@ -67,7 +67,8 @@ def _step_start(state: RunState, report: ev.StepStarted) -> ev.Event:
         raise Refused(f"step {report.step} of {report.task!r} has been started before")
     if state.ledger.capped:
         # what the attempt itself holds is given back at its first step
-        more = (report.reserve or NOTHING) - progress.reserved
+        carried = (progress.carried or {}).get(report.step, NOTHING)
+        more = (report.reserve or NOTHING) - progress.reserved - carried
         if not state.ledger.covers(more, keep=state.requested.budget.floor):
             raise Refused(f"the budget does not cover step {report.step} of {report.task!r}")
     return report
@@ -212,6 +213,8 @@ def _reply(state: RunState, report: ev.InputAnswered) -> ev.Event:
         raise Refused(f"{report.verdict!r} does not answer this question; say one of {', '.join(verdicts)}")
     if report.verdict == "answer" and question.question is not None:
         _check_option(question.question, report)
+    if report.budget is not None and state.requested.parent is None:
+        raise Refused("the budget of a run cannot be changed by an answer; leave `budget` out")
     _check_calls(question, report)
     return _edited_plan(state, report) if report.verdict == "edit" else report
 

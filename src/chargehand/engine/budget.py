@@ -195,6 +195,8 @@ class Ledger(Struct, gc=False):
     held_calls: int = 0
     capped: bool = False
     """Whether the budget has a cap on tokens, dollars or calls."""
+    lost: Amount = NOTHING
+    """The part of `spent` that is an estimate: for calls that were made and whose outcome is not known."""
 
     def __post_init__(self) -> None:
         budget = self.budget
@@ -259,6 +261,12 @@ class Ledger(Struct, gc=False):
         self.tokens += booked.tokens
         self.micros += booked.micros
         self.calls += booked.calls
+
+    def lose(self, reserved: Amount, expected: Amount | None) -> None:
+        """Give a reservation back and book what a lost call is expected to have used; None books the reservation."""
+        booked = reserved if expected is None else expected
+        self.settle(reserved, booked)
+        self.lost += booked
 
     @property
     def spent(self) -> Amount:

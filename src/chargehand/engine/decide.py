@@ -370,7 +370,7 @@ def _start(
     if choice is None:
         return None
     agent, probes = choice
-    reserve = agent.estimate
+    reserve = NOTHING if progress.carried else agent.estimate  # a nested run that is resumed has its money
     floor = state.requested.budget.floor
     if not state.ledger.covers(reserve, keep=floor):
         cap = state.ledger.cap_reached(reserve, keep=floor)
@@ -382,6 +382,7 @@ def _start(
         worker=agent.name,
         until=min(now + agent.timeout, last),
         reserve=_reservation(reserve),
+        expected=NOTHING if agent.model and reserve != NOTHING else None,  # a model is called in a step of its own
         probes=probes,
     )
 

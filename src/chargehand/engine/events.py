@@ -260,6 +260,10 @@ class RunRequested(_Fact, frozen=True, tag="run.requested"):
     """Who sent the message that this run carries, to all workers that have a task in it; empty: it carries none."""
     labels: dict[str, str] = {}
     """What the caller files it under."""
+    scope: str = ""
+    """Whose earlier turns its workers are shown, and who is shown those of this run (`memory.conversations.scope_of`);
+    empty: all runs without one.
+    """
     outside: bool = False
     """Text from outside went into the goal or the inputs: effects may need a person's leave."""
     queue: str = ""
@@ -270,6 +274,8 @@ class RunRequested(_Fact, frozen=True, tag="run.requested"):
     """What idempotency keys of a nested run begin with: the same for an equal step of another attempt; empty: its
     name.
     """
+    origin_mark: str = ""
+    """What tells the run in which `origin` begins from others of its name, in other journals; empty: its own seed."""
     acted: tuple[EarlierCall, ...] = ()
     """Calls of earlier runs that changed something, for a nested run that does their work again."""
     replies: dict[str, Raw] = {}
@@ -295,6 +301,8 @@ class ResultsOffered(_Fact, frozen=True, tag="run.offered"):
     """What idempotency keys begin with, so that an equal call has the key it had in the other run; empty: the name of
     this run.
     """
+    origin_mark: str = ""
+    """What tells the run that `origin` names from others of its name, in other journals; empty: its own seed."""
 
 
 class RunResumed(_Fact, frozen=True, tag="run.resumed"):
@@ -390,7 +398,9 @@ class InputRequested(_Fact, frozen=True, tag="input.requested"):
         task = question.task or self.task
         first = PendingCall(
             call=question.call or 1,
-            text=describe_call(question.tool, question.arguments) if self.what == "effect" else self.text,
+            text=describe_call(question.tool, question.arguments)
+            if self.what == "effect" and question.tool
+            else self.text,
             tool=question.tool,
             arguments=question.arguments,
             because=question.because,
@@ -444,6 +454,8 @@ class InputAnswered(Commanded, frozen=True, tag="input.answered"):
     """Plain data: what the call returned, with `done`; the answer to a question, with `answer`."""
     also: tuple[CallVerdict, ...] = ()
     """Verdicts on the other calls of the question."""
+    budget: Budget | None = None
+    """Of a nested run: its caps from now on, if they are lower; `null`: as they were."""
     by: str = ""
     """Who decided: over HTTP the name of the token, or its id; empty: it is not known."""
     message: MessageKey | None = None
@@ -472,6 +484,10 @@ class SupervisionStarted(_Fact, frozen=True, tag="supervision.started"):
     """
     reserve: Amount | None = None
     """What is set aside for it; `null`: nothing."""
+    expected: Amount | None = None
+    """What all calls so far are expected to use together. It is charged if the work is cut off. `null`: what is set
+    aside.
+    """
 
 
 class SupervisionFailed(_Fact, frozen=True, tag="supervision.failed"):
@@ -517,6 +533,8 @@ class AttemptStarted(_Fact, frozen=True, tag="attempt.started"):
     """What is set aside for it; `null`: nothing."""
     probes: tuple[str, ...] = ()
     """Breakers that this attempt tries out, such as `worker:bob`: they close if it works."""
+    expected: Amount | None = None
+    """What is charged if it is cut off before its first step; `null`: what is set aside."""
 
 
 class StepStarted(_Fact, frozen=True, tag="step.started"):
@@ -550,6 +568,14 @@ class StepStarted(_Fact, frozen=True, tag="step.started"):
     """The arguments of a call that may change something; `null`: the call only reads."""
     look: bool = False
     """After a crash the tool itself can be asked whether the call happened."""
+    expected: Amount | None = None
+    """What the call is expected to use. It is charged if the call is cut off: by a crash, a stop, a cancel, a timeout.
+    `null`: what is set aside.
+    """
+    resumable: bool = False
+    """The call waits for a run that is resumed after a crash: what is set aside stays so until the step is begun
+    again.
+    """
 
     def nested_run(self, run: str) -> str:
         """The name of the run that this step of a run starts, if it starts one."""

@@ -4,6 +4,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from chargehand.engine.budget import Amount
+
 
 class _NotedFact(Struct, frozen=True, omit_defaults=True, gc=False):
     pass
@@ -116,6 +118,15 @@ class UsageUnknown(_NotedFact, frozen=True, tag="usage_unknown"):
     """The model; empty: its name is not known."""
 
 
+class CallsLost(_NotedFact, frozen=True, tag="calls_lost"):
+    """Calls were made and what they used is not known: what is charged for them is an estimate."""
+
+    used: Amount
+    """What is charged for them. It is part of what the run has spent."""
+    run: str = ""
+    """The nested run that made them; empty: this run."""
+
+
 NotedFact: TypeAlias = (
     RouteChosen
     | ModelFellBack
@@ -127,6 +138,7 @@ NotedFact: TypeAlias = (
     | NotReviewed
     | ToolsWithheld
     | UsageUnknown
+    | CallsLost
 )
 
 

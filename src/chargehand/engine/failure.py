@@ -23,7 +23,9 @@ FailureCode = Literal[
     "check_failed",
 ]
 """What went wrong with the work of a model or a check, where the engine can tell."""
-StepKind = Literal["tool", "model", "memory", "remember", "summary", "check", "subteam", "make_worker", "worker"]
+StepKind = Literal[
+    "tool", "model", "memory", "remember", "summary", "check", "subteam", "make_worker", "worker", "approval"
+]
 """What a step does: calls a tool, asks the worker's model, reads memory, keeps the task in memory, puts earlier tasks
 behind a summary, checks the result, has a team do the task, makes the worker, or has the worker make the attempt in
 another process.

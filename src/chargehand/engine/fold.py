@@ -9,7 +9,8 @@ from msgspec import structs
 from chargehand.engine import breaker as breakers
 from chargehand.engine import events as ev
 from chargehand.engine.breaker import Breaker, forget_probe
-from chargehand.engine.budget import NOTHING, Amount, CapReached, Ledger
+from chargehand.engine.budget import NOTHING, Amount, Budget, CapReached, Ledger
+from chargehand.engine.facts import CallsLost
 from chargehand.engine.failure import EFFECT_IN_DOUBT, OUTAGES, STARTS_RUN, EarlierCall, PendingCall, StepKind
 from chargehand.engine.plan import NO_TASK, Plan, Task, TaskId, in_order, needs
 from chargehand.engine.policy import Instant, Seconds
@@ -48,6 +49,7 @@ def begin(entry: ev.Entry) -> RunState:
         at=entry.at,
         began=entry.at,
         origin=requested.origin,
+        origin_mark=requested.origin_mark or f"{requested.seed:x}",
     )
     if requested.plan is None:
         state.planning.next = "first"
@@ -131,10 +133,12 @@ def _supervision_started(state: RunState, event: ev.SupervisionStarted) -> None:
         progress = state.tasks[event.task]
         if progress.status is Status.REFINING:  # it is under way and holds more
             progress.reserved += reserve
+            progress.expected = event.expected
             return
         del state.failed_pending[event.task]
         progress.status = Status.REFINING
         progress.reserved = reserve
+        progress.expected = event.expected
         _set_timer(state, progress, event.until)
         return
     duty = _duty_of(state, event.duty)
@@ -145,6 +149,7 @@ def _supervision_started(state: RunState, event: ev.SupervisionStarted) -> None:
     duty.number = event.number
     duty.timer = event.until
     duty.reserved += reserve
+    duty.expected = event.expected
     if event.duty == "plan" and event.why != "failed" and not again:
         if event.why == "replan":
             _note_all_calls(state)
@@ -161,12 +166,16 @@ def _duty_of(state: RunState, kind: ev.Duty) -> SupervisorDuty:
     return state.planning if kind == "plan" else state.answering
 
 
-def _close_duty(state: RunState, kind: ev.Duty, used: Amount | None) -> None:
+def _close_duty(state: RunState, kind: ev.Duty, used: Amount | None, *, cut_off: bool = False) -> None:
     duty = _duty_of(state, kind)
     state.disown(Work(kind, NO_TASK, duty.number))
-    state.ledger.settle(duty.reserved, used)
+    if cut_off:
+        state.ledger.lose(duty.reserved, duty.expected)
+    else:
+        state.ledger.settle(duty.reserved, used)
     duty.is_open = False
     duty.reserved = NOTHING
+    duty.expected = None
     duty.timer = 0.0
     duty.retry = False
     duty.next = None
@@ -174,10 +183,11 @@ def _close_duty(state: RunState, kind: ev.Duty, used: Amount | None) -> None:
 
 
 def _supervision_failed(state: RunState, event: ev.SupervisionFailed) -> None:
+    cut_off = event.used is None and not event.findings  # a plan with findings is a reply that came back
     if event.duty == "refine":
-        _close_refinement(state, state.tasks[event.task], event.used)
+        _close_refinement(state, state.tasks[event.task], event.used, cut_off=cut_off)
         return
-    _close_duty(state, event.duty, event.used)
+    _close_duty(state, event.duty, event.used, cut_off=cut_off)
     duty = _duty_of(state, event.duty)
     if event.duty == "plan" and event.failure.kind == "approval":  # nothing failed: the planner asks a person
         duty.failure = event.failure
@@ -357,12 +367,12 @@ def _run_resumed(state: RunState, _event: ev.RunResumed) -> None:
             _interrupt(state, state.tasks[work.task], crashed=crashed)
         elif work.kind == "refine":
             progress = state.tasks[work.task]
-            _close_refinement(state, progress, None)
+            _close_refinement(state, progress, None, cut_off=True)
             progress.refined = 0
         else:
             duty = _duty_of(state, work.kind)
             why = duty.next
-            _close_duty(state, work.kind, None)
+            _close_duty(state, work.kind, None, cut_off=True)
             duty.redo = True
             duty.next = why or "first"
     for breaker in state.breakers.values():
@@ -422,13 +432,15 @@ def _stop_all(state: RunState) -> None:
             progress = state.tasks[work.task]
             _await_nested_end(state, progress)
             doubt = progress.in_doubt()
-            _close_attempt(state, progress, None)
+            _close_attempt(state, progress, None, cut_off=True)
             if doubt:
                 progress.failure = EFFECT_IN_DOUBT
         elif work.kind == "refine":
-            _close_refinement(state, state.tasks[work.task], None)
+            _close_refinement(state, state.tasks[work.task], None, cut_off=True)
         else:
-            _close_duty(state, work.kind, None)
+            _close_duty(state, work.kind, None, cut_off=True)
+    for task in list(state.carrying):
+        _lose_carried(state, state.tasks[task])
 
 
 def _run_ended(state: RunState, event: ev.RunEnded) -> None:
@@ -451,6 +463,8 @@ def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
     question = state.input
     assert question is not None, "admit lets only an open question be answered"
     state.input = None
+    if event.budget is not None:
+        _limit_budget(state, event.budget)
     waited = state.at - state.asked_at
     _give_time(state, waited)  # the time a person takes is not the run's
     if question.task:
@@ -485,12 +499,20 @@ def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
             state.unserved = {text: number for text, number in state.unserved.items() if number != state.round}
 
 
+def _limit_budget(state: RunState, budget: Budget) -> None:
+    """Lower the caps of a nested run to what the run around it holds for it now."""
+    lower = state.requested.budget.limited(budget.caps)
+    state.requested = structs.replace(state.requested, budget=lower)
+    state.ledger.budget = lower
+
+
 def _results_offered(state: RunState, event: ev.ResultsOffered) -> None:
     state.offers = {**{offer.key: (event.run, offer) for offer in event.offers}, **state.offers}
     state.offered_by = (*state.offered_by, event.run)
     state.is_rerun = state.requested.plan is not None
     state.unserved |= dict.fromkeys(event.unserved, state.round)
     state.origin = event.origin or state.origin
+    state.origin_mark = event.origin_mark or state.origin_mark
     _note_earlier_calls(state, event.calls, event.run)
     state.offered_replies |= event.replies
     state.planning.replies = {**event.replies.get(NO_TASK, {}), **state.planning.replies}
@@ -498,6 +520,11 @@ def _results_offered(state: RunState, event: ev.ResultsOffered) -> None:
 
 def _pause_set(state: RunState, event: ev.PauseSet) -> None:
     state.paused = event.paused
+
+
+def _noted(state: RunState, event: ev.Noted) -> None:
+    if isinstance(event.fact, CallsLost):
+        state.ledger.lost += event.fact.used
 
 
 def _cancel_requested(state: RunState, event: ev.CancelRequested) -> None:
@@ -530,6 +557,7 @@ def _attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
     _set_timer(state, progress, event.until)
     if event.reserve is not None:
         progress.reserved = event.reserve
+        progress.expected = event.expected
         state.ledger.reserve(event.reserve)
     state.running += 1
     state.load[event.worker] = state.load.get(event.worker, 0) + 1
@@ -548,18 +576,47 @@ def _set_timer(state: RunState, progress: Progress, at: Instant) -> None:
     heappush(state.timers, (at, progress.order))
 
 
-def _close_attempt(state: RunState, progress: Progress, used: Amount | None) -> None:
+def _close_attempt(
+    state: RunState, progress: Progress, used: Amount | None, *, cut_off: bool = False, carries: bool = False
+) -> None:
+    """Charge what an attempt used.
+
+    Args:
+        state: The run.
+        progress: The task of the attempt.
+        used: What the attempt itself used, besides its steps; None: what is reserved for it.
+        cut_off: It was stopped before it could say what it used.
+        carries: It is resumed: nested runs keep what is reserved for them.
+    """
     state.running -= 1
     state.load[progress.worker] -= 1
     progress.timer = 0.0
-    for step in (progress.steps or {}).values():
+    for number, step in (progress.steps or {}).items():
         if step.result is None:
-            state.ledger.settle(step.reserved, None)
-            step.reserved = NOTHING
-    if used is not None or progress.reserved is not NOTHING:
+            if carries and step.resumable and step.reserved != NOTHING:
+                progress.carried = {**(progress.carried or {}), number: step.reserved}
+                state.carrying[progress.task.id] = None
+            else:
+                state.ledger.lose(step.reserved, step.expected)
+            step.reserved = NOTHING  # an effect in doubt stays open
+            step.expected = NOTHING
+    if not carries:
+        _lose_carried(state, progress)
+    if cut_off and progress.reserved is not NOTHING:
+        state.ledger.lose(progress.reserved, progress.expected)
+        progress.reserved = NOTHING
+    elif used is not None or progress.reserved is not NOTHING:
         state.ledger.settle(progress.reserved, used)
         progress.reserved = NOTHING
     state.disown(Work("attempt", progress.task.id, progress.attempt))
+
+
+def _lose_carried(state: RunState, progress: Progress) -> None:
+    """Charge what is reserved for nested runs that are not resumed: what they used is not known."""
+    for reserved in (progress.carried or {}).values():
+        state.ledger.lose(reserved, None)
+    progress.carried = None
+    state.carrying.pop(progress.task.id, None)
 
 
 def _step_started(state: RunState, event: ev.StepStarted) -> None:
@@ -569,6 +626,8 @@ def _step_started(state: RunState, event: ev.StepStarted) -> None:
         progress.reserved = NOTHING
     if progress.steps is None:
         progress.steps = {}
+    if progress.carried:
+        _release_carried(state, progress, event.step)
     reserve = event.reserve or NOTHING
     state.ledger.reserve(reserve)
     progress.steps[event.step] = Step(
@@ -581,7 +640,18 @@ def _step_started(state: RunState, event: ev.StepStarted) -> None:
         arguments=event.arguments if event.effect != "read" and bytes(event.arguments) != b"null" else None,
         at=state.at,
         look=event.look,
+        expected=event.expected,
+        resumable=event.resumable,
     )
+
+
+def _release_carried(state: RunState, progress: Progress, number: int) -> None:
+    """Give back what was carried for a step that is begun again: the step says itself what it reserves."""
+    carried = progress.carried or {}
+    state.ledger.settle(carried.get(number, NOTHING), NOTHING)
+    progress.carried = {step: reserved for step, reserved in carried.items() if step != number} or None
+    if progress.carried is None:
+        state.carrying.pop(progress.task.id, None)
 
 
 def _step_finished(state: RunState, event: ev.StepFinished) -> None:
@@ -614,6 +684,7 @@ def _step_failed(state: RunState, event: ev.StepFailed) -> None:
     step = steps[event.step]
     state.ledger.settle(step.reserved, event.used)
     step.reserved = NOTHING  # it stays open: its attempt fails with it
+    step.expected = NOTHING
 
 
 def _attempt_succeeded(state: RunState, event: ev.AttemptSucceeded) -> None:
@@ -638,7 +709,7 @@ def _attempt_failed(state: RunState, event: ev.AttemptFailed) -> None:
     progress = state.tasks[event.task]
     if any(step.kind in STARTS_RUN for step in event.failure.running):
         _await_nested_end(state, progress)
-    _close_attempt(state, progress, event.used)
+    _close_attempt(state, progress, event.used, cut_off=event.used is None)
     _count_failure(state, progress, event.failure)
     if event.failure.kind == "approval":  # nothing failed: it waits for a person, and keeps its steps
         progress.failure = event.failure
@@ -647,6 +718,8 @@ def _attempt_failed(state: RunState, event: ev.AttemptFailed) -> None:
         state.failed_pending[event.task] = None
         return
     _note_refusal(state, progress, event.failure)
+    refused = [gap for gap in event.failure.gaps if gap.status == "refused" and gap not in progress.gaps_inside]
+    progress.gaps_inside += tuple(refused)  # the next attempt may succeed without the call
     if event.refused:
         progress.refused = (*progress.refused, event.refused)
     _judge(state, progress, event.failure)
@@ -693,19 +766,9 @@ def _judge(state: RunState, progress: Progress, failure: ev.Failure) -> None:
 
 def _forget_steps(progress: Progress) -> None:
     """Keep of the last attempt only what it changed in the world: the next one begins anew, and is told."""
-    failed = dict(progress.failed_calls or {})
-    effects = dict(progress.effects or {})
-    for step in (progress.steps or {}).values():
-        if step.kind != "tool" or step.effect == "read" or step.result is None:
-            continue
-        if step.good and step.effect == "effect":
-            effects[step.request] = step.result
-        elif not step.good:
-            digest = call_digest(step.name, step.decoded_arguments)
-            failed[digest] = failed.get(digest, 0) + 1
+    progress.failed_calls = progress.count_failed_calls() or None
+    progress.effects = progress.list_effects() or None
     progress.calls = progress.list_calls()
-    progress.effects = effects or None
-    progress.failed_calls = failed or None
     progress.steps = None
     progress.keep = False
 
@@ -741,10 +804,14 @@ def _task_refined(state: RunState, event: ev.TaskRefined) -> None:
     _close_refinement(state, progress, event.used)
 
 
-def _close_refinement(state: RunState, progress: Progress, used: Amount | None) -> None:
+def _close_refinement(state: RunState, progress: Progress, used: Amount | None, *, cut_off: bool = False) -> None:
     state.disown(Work("refine", progress.task.id, progress.failures))
-    state.ledger.settle(progress.reserved, used)
+    if cut_off:
+        state.ledger.lose(progress.reserved, progress.expected)
+    else:
+        state.ledger.settle(progress.reserved, used)
     progress.reserved = NOTHING
+    progress.expected = None
     progress.timer = 0.0
     progress.refined = progress.failures
     progress.status = Status.JUDGED
@@ -758,10 +825,11 @@ def _interrupt(state: RunState, progress: Progress, *, crashed: bool) -> None:
     interrupted by orderly stops is bounded by the deadline of the run.
     """
     counts = crashed and not progress.waits_for_run()
-    _close_attempt(state, progress, None)
+    goes_on = progress.can_look_up() or not progress.in_doubt()
+    _close_attempt(state, progress, None, cut_off=True, carries=goes_on)
     progress.resumes += 1
     progress.crashes += counts
-    if progress.in_doubt() and not progress.can_look_up():
+    if not goes_on:
         _judge(state, progress, EFFECT_IN_DOUBT)
     else:
         progress.steps = _kept_steps(progress)
@@ -772,6 +840,7 @@ def _interrupt(state: RunState, progress: Progress, *, crashed: bool) -> None:
 def _attempt_abandoned(state: RunState, event: ev.AttemptAbandoned) -> None:
     progress = state.tasks[event.task]
     progress.redo = False
+    _lose_carried(state, progress)
     _judge(state, progress, event.failure)
     prune(state, queue_key(progress))
 
@@ -943,6 +1012,8 @@ def _drop_round(state: RunState) -> None:
 
 def _settle(state: RunState, progress: Progress, status: Status) -> None:
     waited = progress.status is Status.READY
+    if progress.carried:
+        _lose_carried(state, progress)
     progress.status = status
     progress.timer = 0.0
     if waited:  # it settles without ever having been started
@@ -1033,6 +1104,7 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     ev.CancelRequested: _cancel_requested,
     ev.TimeRanOut: _time_ran_out,
     ev.RunEnded: _run_ended,
-    **dict.fromkeys((ev.Noted, ev.PromptSent, ev.ModelCalled), lambda _state, _event: None),
+    ev.Noted: _noted,
+    **dict.fromkeys((ev.PromptSent, ev.ModelCalled), lambda _state, _event: None),
 }
 """One fold for each event; a test holds it against the union."""

@@ -88,6 +88,10 @@ class Step(Struct, gc=False):
     """The tool can look up whether the call happened."""
     calls: tuple[EarlierCall, ...] = ()
     """The effects of the run that it started."""
+    expected: Amount | None = None
+    """What is charged if it is cut off; None: what is reserved."""
+    resumable: bool = False
+    """It waits for a run that is resumed after a crash, with what is reserved."""
 
     @property
     def is_open_effect(self) -> bool:
@@ -171,6 +175,8 @@ class Progress(Struct):
     timer: Instant = 0.0
     probing: Instant = 0.0  # the end of the lease under which this attempt probes a breaker; 0: it is no probe
     reserved: Amount = NOTHING
+    expected: Amount | None = None  # what is charged if it is cut off before its first step; None: what is reserved
+    carried: dict[int, Amount] | None = None  # reserved for nested runs of a crashed attempt, by step
     steps: dict[int, Step] | None = None
     effects: dict[str, Raw] | None = None  # what was done in the world by earlier attempts, by request
     answers: dict[str, str] | None = None  # why a person did not allow a call, by call; empty: it is allowed
@@ -228,6 +234,23 @@ class Progress(Struct):
             calls += step.list_calls(self.task.id)
         return calls
 
+    def list_effects(self) -> dict[str, Raw]:
+        """Return the results of all effects that are known to have happened, by request."""
+        effects = dict(self.effects or {})
+        for step in (self.steps or {}).values():
+            if step.kind == "tool" and step.effect == "effect" and step.result is not None and step.good:
+                effects[step.request] = step.result
+        return effects
+
+    def count_failed_calls(self) -> dict[str, int]:
+        """Return how often a call that may change something failed, by `call_digest`."""
+        failed = dict(self.failed_calls or {})
+        for step in (self.steps or {}).values():
+            if step.kind == "tool" and step.effect != "read" and step.result is not None and not step.good:
+                digest_of_call = call_digest(step.name, step.decoded_arguments)
+                failed[digest_of_call] = failed.get(digest_of_call, 0) + 1
+        return failed
+
     def waits_for_run(self) -> bool:
         """Whether all that it is doing is to wait for a run of its own, which has attempts of its own."""
         running = [step for step in (self.steps or {}).values() if step.result is None]
@@ -253,6 +276,8 @@ class SupervisorDuty(Struct, gc=False):
     timer: Instant = 0.0  # while open: when it is given up; else: not before
     retry: bool = False  # it failed, and when it is tried again is not decided yet
     reserved: Amount = NOTHING
+    expected: Amount | None = None
+    """What is charged if it is cut off; None: what is reserved."""
     feedback: tuple[ev.Finding, ...] = ()
     failure: ev.Failure | None = None
     """Why it failed, if it did when it was last tried; of the kind `approval`: what the planner asks a person."""
@@ -293,6 +318,7 @@ class RunState(Struct, gc=False):
     timers: list[tuple[Instant, int]] = []
     running: int = 0
     load: dict[str, int] = {}
+    carrying: dict[TaskId, None] = {}  # tasks that hold money for nested runs until their attempt is resumed
     breakers: dict[str, Breaker] = {}
     refused: dict[str, TaskId] = {}  # models whose provider refuses every call, and the task that met it first
     failed_pending: dict[TaskId, None] = {}
@@ -316,6 +342,8 @@ class RunState(Struct, gc=False):
     """What persons answered to questions in words of an earlier nested run, by question."""
     origin: str = ""
     """What idempotency keys begin with; empty: the name of the run."""
+    origin_mark: str = ""
+    """What tells the run that `origin` names from others of its name."""
     offered_replies: dict[TaskId, dict[str, Raw]] = {}
     """What persons answered to questions in words of earlier runs, by task and question."""
     offered_by: tuple[str, ...] = ()  # the runs that offered results

@@ -157,7 +157,8 @@ def _gaps_of(state: RunState, progress: Progress) -> tuple[Gap, ...]:
     """Return why there is nothing from a task; each effect in doubt is a gap of its own."""
     if progress.in_doubt():
         return tuple(_doubt_gap(progress, step) for _, step in progress.open_effects())
-    inside = progress.gaps_inside + (() if progress.failure is None else progress.failure.gaps)
+    failed = () if progress.failure is None else progress.failure.gaps
+    inside = progress.gaps_inside + tuple(gap for gap in failed if gap not in progress.gaps_inside)
     return (gap(state, progress), *(structs.replace(each, task=progress.task.id) for each in inside))
 
 
@@ -166,13 +167,17 @@ def refused_gaps(state: RunState) -> tuple[Gap, ...]:
 
     The result of the task is no evidence: a model may claim what was refused.
     """
-    refusing = [progress for progress in state.tasks.values() if progress.refusals]
+    refusing = [progress for progress in state.tasks.values() if progress.refusals or progress.gaps_inside]
     if not refusing:
         return ()
     replaced = _replaced(_done(state))
     refused: list[Gap] = []
     for progress in refusing:
-        for call in progress.refusals if progress.task.id not in replaced else ():
+        if progress.task.id in replaced:
+            continue
+        if progress.status is Status.DONE:  # of another task they stand among its gaps
+            refused += [structs.replace(gap, task=progress.task.id) for gap in progress.gaps_inside]
+        for call in progress.refusals:
             message = f"a person did not allow {describe_call(call.tool, call.arguments)}: {call.reason}"
             refused.append(
                 Gap(progress.task.id, "refused", "person", message, tool=call.tool, arguments=call.arguments)
@@ -394,9 +399,15 @@ def is_traced(progress: Progress) -> bool:
 
 def offers(state: RunState) -> tuple[Offer, ...]:
     """What a fork of this run may use again: every finished result whose figures were all traced, under its key."""
-    done = [progress for progress in _done(state) if progress.result is not None and not progress.refusals]
+    done = [progress for progress in _done(state) if progress.result is not None and not _was_refused(progress)]
     usable = [progress for progress in done if is_traced(progress)]
     return tuple(offer_of(state, progress, progress.task.id) for progress in usable)
+
+
+def _was_refused(progress: Progress) -> bool:
+    """Return whether a person did not allow a call of a task: its result may claim that the call was made."""
+    inside = progress.gaps_inside + (() if progress.missing is None else progress.missing.gaps)
+    return bool(progress.refusals) or any(gap.status == "refused" for gap in inside)
 
 
 def offer_of(state: RunState, progress: Progress, task: TaskId) -> Offer:

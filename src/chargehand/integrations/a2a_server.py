@@ -145,7 +145,9 @@ class _Caller:
                 raise InvalidParamsError(message="the message has no text; say what is to be done")
             labels = {CONTEXT: message.context_id} if message.context_id else {}
             key = message.message_id
-            return (await self.tenant.begin(self.team, goal, labels=labels, key=key, key_name=_KEY)).run
+            thread = message.context_id
+            begun = await self.tenant.begin(self.team, goal, labels=labels, key=key, key_name=_KEY, thread=thread)
+            return begun.run
 
 
 def _kind_of(problem: Problem) -> type[A2AError]:

@@ -83,6 +83,7 @@ async def _begin_or_resume(tenant: TenantClient, team: str, sent: RunInput) -> S
         key=msgspec.json.encode((sent.thread_id, sent.run_id)).decode(),
         key_name="runId of this thread",
         labels={THREAD: sent.thread_id},
+        thread=sent.thread_id,
     )
     return Subject(begun.run)
 

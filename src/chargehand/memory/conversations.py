@@ -1,11 +1,12 @@
 """Conversations: turns, which of them are shown, and summaries that stand for the others."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from chargehand.engine.plan import digest
 from chargehand.engine.policy import Instant
 
 Role: TypeAlias = Literal["user", "assistant", "summary"]
@@ -26,6 +27,27 @@ class Turn(Struct, frozen=True, omit_defaults=True):
     tainted: bool = False
     upto: int = 0
     old: bool = False
+
+
+SCOPE_LABELS = ("session", "user")
+"""The labels of a run that keep remembered turns apart."""
+
+
+def scope_of(labels: Mapping[str, str], *, asker: str = "", thread: str = "") -> str:
+    """Return the scope of a run: runs with equal scopes share what workers remember, and no others do.
+
+    Only a digest is kept, so that the text of a label stands in no id and redaction makes no two scopes equal.
+
+    Args:
+        labels: Those of the run. `session` and `user` make the scope; a session belongs to its user if both are given.
+        asker: The key of the caller, for runs without these labels; empty: there is none.
+        thread: The id of a conversation in the protocol of the caller; it belongs to the asker.
+    """
+    parts = {name: labels[name] for name in SCOPE_LABELS if labels.get(name)}
+    parts = parts or {name: value for name, value in (("thread", thread), ("key", asker)) if value}
+    if not parts:
+        return ""
+    return f"{next(iter(parts))}-{digest(*(text.encode(errors='replace') for part in parts.items() for text in part))}"
 
 
 CHARACTERS = 4

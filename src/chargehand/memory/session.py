@@ -7,10 +7,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
+from uuid import UUID, uuid5
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from chargehand.engine.policy import Instant
 from chargehand.errors import Invalid, Refused, StoreUnavailable
 from chargehand.journal.store import examine_journal
 from chargehand.memory.archives import EVERYTHING, Archive, Embedding, Filter, Hit, Inserted, Passage, check_passages
-from chargehand.memory.catalog import Catalog
+from chargehand.memory.catalog import PREFIXES, Catalog, KeptConversation
 from chargehand.memory.chunking import cut
 from chargehand.store_url import MEMORY, PostgresUrl, StoreUrl, parse_store_url
 
@@ -82,6 +83,20 @@ class OpenMemory:
         self._models: dict[str, Embedding | None] = {}
         self._warned: set[str] = set()
         self._gates: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def conversation_of(self, agent: str, scope: str) -> str:
+        """Return the id under which the turns of an agent are kept in a scope; an empty scope is the agent's own."""
+        if not scope:
+            return agent
+        return f"{PREFIXES[KeptConversation]}-{uuid5(UUID(agent.partition('-')[2]), scope)}"
+
+    async def begin_conversation(self, agent: str, scope: str) -> str:
+        """Make the conversation of a scope where it is not there yet; return its id."""
+        which = self.conversation_of(agent, scope)
+        if scope and await self.catalog.get(KeptConversation, which) is None:
+            with suppress(Refused):  # another attempt made it meanwhile
+                await self.catalog.add(KeptConversation(name=scope, agent=agent, tags=(agent,), id=which))
+        return which
 
     def gate(self, name: str) -> asyncio.Lock:
         """A lock by name. That of an agent's id lets one at a time summarise: the next finds it done, pays nothing."""

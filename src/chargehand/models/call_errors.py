@@ -61,9 +61,17 @@ _ABOUT_ONE_REQUEST = re.compile(
 class CallFailed(ModelFailed):
     """`status` is what HTTP (or an error inside a 200) said; 0 when there was no answer that could be read."""
 
-    def __init__(self, failure: Failure, usage: Usage | None = None, *, status: int = 0, billed: bool = True) -> None:
+    def __init__(
+        self,
+        failure: Failure,
+        usage: Usage | None = None,
+        *,
+        status: int = 0,
+        billed: bool = True,
+        sent: bool = True,
+    ) -> None:
         self.status = status
-        super().__init__(failure, usage, billed=billed)
+        super().__init__(failure, usage, billed=billed, sent=sent)
 
 
 def clean(party: Party, words: str) -> str:
@@ -86,7 +94,7 @@ def shorten_words(words: str, most: int) -> str:
 def connection_lost(party: Party, what: str, *, billed: bool = True) -> CallFailed:
     """No connection, or not to the end. It was not billed if the request was never sent."""
     message = f"{what}; check that {party.place} can be reached, then try again"
-    return _failed(party, "network", message, billed=billed)
+    return CallFailed(Failure("network", f"{party.handle}: {message}"), billed=billed, sent=billed)
 
 
 def timed_out(party: Party, what: str) -> CallFailed:

@@ -113,6 +113,7 @@ class Guarded:
         # holding: one of the provider's retries is ours
         tries = 0
         spent = None
+        sent = False
         holding = False
         try:
             while True:
@@ -125,6 +126,7 @@ class Guarded:
                         self.limiter.retries.give_back()
                         holding = False
                     error.usage = spent = _sum(spent, error.usage)
+                    error.sent = sent = sent or error.sent
                     final = (listener is not None and listener.any) or (request.pay_once and error.billed)
                     if _is_answer(error) and not self._may_repeat(tries):
                         raise _permanent(error) from error
@@ -184,7 +186,7 @@ class Guarded:
     def _check_refusal(self) -> None:
         """A provider that refuses the key or the model is not asked again until that may have been put right."""
         if self._refusal is not None and self._clock() < self._refused_until:
-            raise ModelFailed(self._refusal, billed=False)
+            raise ModelFailed(self._refusal, billed=False, sent=False)
         self._refusal = None
 
     def _stop_calls(self, failure: Failure) -> None:
@@ -206,7 +208,7 @@ class Guarded:
     def _paused_failure(self) -> ModelFailed:
         pause = self.limiter.pause_left()
         message = f"{self.card.handle}: the provider wants no calls for another {ceil(pause)} s; wait, or use another"
-        return ModelFailed(Failure("resource", message, pause), billed=False)
+        return ModelFailed(Failure("resource", message, pause), billed=False, sent=False)
 
     def _pass(self) -> Instant:
         """Ask the breaker. Not 0: this call is the one probe, until then."""
@@ -232,7 +234,7 @@ class Guarded:
             f"{self.card.handle}: not called, because its last calls failed{self._why}; "
             f"it is tried again in {ceil(wait)} s, or use another model"
         )
-        return ModelFailed(Failure("resource", message, wait), billed=False)
+        return ModelFailed(Failure("resource", message, wait), billed=False, sent=False)
 
     def _answered(self) -> None:
         self._refusals.rounds = 0
@@ -324,8 +326,8 @@ def _permanent(error: ModelFailed) -> ModelFailed:
     """The same failure, which is not to be tried again."""
     failure: Failure = structs.replace(error.failure, permanent=True)
     if isinstance(error, CallFailed):
-        return CallFailed(failure, error.usage, status=error.status, billed=error.billed)
-    return ModelFailed(failure, error.usage, billed=error.billed)
+        return CallFailed(failure, error.usage, status=error.status, billed=error.billed, sent=error.sent)
+    return ModelFailed(failure, error.usage, billed=error.billed, sent=error.sent)
 
 
 class _StreamListener:

@@ -83,13 +83,15 @@ class ClosableModel(Protocol):
 class ModelFailed(Exception):
     """A call that did not work out: what kind of failure it is, and what it cost as far as that is known.
 
-    Without `usage` the cost is not known, unless it was not `billed`: it never got through, or was refused.
+    Without `usage` the cost is not known, unless it was not `billed`: it never got through, or was refused. One that
+    was not `sent` does not count as a call either.
     """
 
-    def __init__(self, failure: Failure, usage: Usage | None = None, *, billed: bool = True) -> None:
+    def __init__(self, failure: Failure, usage: Usage | None = None, *, billed: bool = True, sent: bool = True) -> None:
         self.failure = failure
         self.usage = usage
         self.billed = billed
+        self.sent = sent
         super().__init__(failure.message)
 
 

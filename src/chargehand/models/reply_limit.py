@@ -8,6 +8,7 @@ kept to what was reserved for them.
 import asyncio
 import logging
 import re
+from math import ceil
 
 from msgspec import Struct
 
@@ -21,6 +22,8 @@ GENEROUS_LIMIT = 16_384
 
 Providers count `max_tokens` towards the rate limit of a key, so it is not the largest number there is.
 """
+EXPECTED_REPLY = 1_000
+"""Tokens that a reply is expected to have before any of its model was seen."""
 _LONGER = 2  # times as long, where a reply was cut
 _SHARE_OF_WINDOW = 8
 
@@ -114,6 +117,15 @@ class Observed(Struct):
     price: float = 1.0
     kept_in_row: int = 0
     under_way: int = 0
+    replies: int = 0
+    """How many replies said how long they are."""
+    written: int = 0
+    """Tokens of these replies together."""
+
+    def usual_length(self, limit: int) -> int:
+        """Return how many tokens a reply within a limit is expected to have: the mean of those observed."""
+        usual = ceil(self.written / self.replies) if self.replies else EXPECTED_REPLY
+        return min(usual, limit)
 
     def keeps_limit(self, card: ModelCard) -> bool:
         """Whether it is known to keep to `max_tokens`."""
@@ -137,6 +149,8 @@ class Observed(Struct):
         if usage is None:  # booked as what was reserved: nothing can be learned from it
             self.kept_in_row += 1
             return
+        self.replies += 1
+        self.written += usage.output
         is_longer = usage.output > self.length(card, limit)
         self.kept_in_row = 0 if is_longer else self.kept_in_row + 1
         if is_longer:

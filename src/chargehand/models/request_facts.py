@@ -17,6 +17,8 @@ class Skill(Struct, frozen=True):
     description: str
     parameters: Raw
     summary: str = ""
+    data: str = ""
+    """What the demo model reads in place of the description; empty: the description."""
 
     @property
     def in_short(self) -> str:

@@ -185,7 +185,7 @@ class HttpModel(ABC):
             return msgspec.json.encode(self._body(request, limit, streamed=hear is not None))
         except ValueError as error:  # half a character, for example
             message = f"{self._party.handle}: the request cannot be written as JSON ({error}); change its text"
-            raise CallFailed(Failure("logic", message, permanent=True), billed=False) from error
+            raise CallFailed(Failure("logic", message, permanent=True), billed=False, sent=False) from error
 
     @abstractmethod
     def _body(self, request: Request, limit: int, *, streamed: bool) -> dict[str, object]:

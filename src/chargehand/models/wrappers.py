@@ -169,12 +169,14 @@ class ReplicaPool:
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
         """A reply of whichever is least loaded; its price is that of the replica that answered."""
         untried = list(self.models)
+        sent = False
         while True:
             model = min(untried, key=self._rank)
             untried.remove(model)
             try:
                 return await self._call(model, request, hear)
             except ModelFailed as error:
+                error.sent = sent = sent or error.sent
                 paid = request.pay_once and (error.billed or error.usage is not None)
                 if not untried or error.failure.permanent or paid:
                     raise

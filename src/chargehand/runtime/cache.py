@@ -27,6 +27,8 @@ async def earlier_results(
 ) -> tuple[ev.ResultsOffered, ...]:
     """What a new run may take over: results not older than `fresh`, of workers who are the same as then.
 
+    Only runs of the same scope offer any: what a tool returned may depend on who asks.
+
     `lookers` are those who only look. A source is named by its run and its task. Nothing here can keep a run from
     starting: what cannot be read is not offered.
     """
@@ -43,6 +45,9 @@ async def earlier_results(
         try:
             entries = await journal.read(row.run)
         except StoreError:
+            continue
+        first = entries[0].event
+        if not isinstance(first, ev.RunRequested) or first.scope != request.scope:
             continue
         for offer in _offers(row.run, entries, now - fresh, present):
             room -= len(bytes(offer.result))

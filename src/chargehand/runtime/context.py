@@ -13,8 +13,8 @@ from chargehand.code_errors import failure_of, mistake_failure
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.events import Effect
-from chargehand.engine.facts import StepDiverged
-from chargehand.engine.failure import EFFECT_IN_DOUBT, CodeError, Failure, effect_in_doubt
+from chargehand.engine.facts import CallsLost, StepDiverged
+from chargehand.engine.failure import EFFECT_IN_DOUBT, STARTS_RUN, CodeError, Failure, effect_in_doubt
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Finding, Task, digest
 from chargehand.engine.policy import Seconds
@@ -279,6 +279,8 @@ class _StepContext:
     __slots__ = (
         "_calls",
         "_effects",
+        "_expected",
+        "_expected_known",
         "_holding",
         "_line",
         "_number",
@@ -299,6 +301,8 @@ class _StepContext:
         """How often an effect was asked for in this attempt, by its request."""
         self._calls = 0
         self._spare = NOTHING  # held for calls of the supervisor that took less
+        self._expected = NOTHING  # what calls of the supervisor are expected to use
+        self._expected_known = False  # the journal says so, and has to be told of more of them
         self._holding: asyncio.Lock | None = None
         self._open_steps: dict[str, int] = {}
 
@@ -352,7 +356,7 @@ class _StepContext:
         try:
             done = await (call(key) if self._line.tracer is None else self._call_traced(call, key, number))
         except WorkFailed as error:
-            if is_paid and error.used is not None and effect != "effect":
+            if (is_paid or kind in STARTS_RUN) and error.used is not None and effect != "effect":
                 await self._line.ask(ev.StepFailed(task, attempt, number, error.used))
                 error.used = NOTHING
             raise
@@ -412,21 +416,25 @@ class _StepContext:
             await _without_turn(claim.turn, self._line.planned())
         amount = claim.wanted
         while True:
+            step = started
+            if amount != NOTHING:
+                expected = None if claim.expected is None else claim.expected.min(amount)
+                step = structs.replace(started, reserve=amount, expected=expected, resumable=claim.resumable)
             try:
-                await self._line.ask(structs.replace(started, reserve=None if amount == NOTHING else amount))
+                await self._line.ask(step)
             except Refused as error:
-                amount = await self._smaller(claim, amount, error)
+                amount = await self._smaller(claim, amount, error, step=started.step)
             else:
                 claim.held = amount
                 return
 
-    async def _smaller(self, claim: Claim, refused: Amount, error: Refused) -> Amount:
+    async def _smaller(self, claim: Claim, refused: Amount, error: Refused, *, step: int) -> Amount:
         """What to ask for next, where there is too little for what was refused.
 
         Half of what is wanted will do at once. For less than that, what other calls give back is waited for; where none
         will, the least must do.
         """
-        amount = claim.wanted.min(self._room())
+        amount = claim.wanted.min(self._room(step))
         fits = amount not in (refused, NOTHING) and claim.least.within(amount)
         if fits and claim.wanted.within(amount * 2):
             return amount
@@ -434,14 +442,18 @@ class _StepContext:
             return claim.wanted
         if fits and claim.least.within(amount):  # the claim may have grown while it waited
             return amount
-        more = claim.least - self._line.state.tasks[self._work.task].reserved
+        more = claim.least - self._held_before(step)
         cap = self._line.state.ledger.cap_reached(more, keep=self._answer_reserve())
         raise WorkFailed(ev.Failure("budget", str(error), cap=cap), NOTHING) from error
 
-    def _room(self) -> Amount:
+    def _room(self, step: int) -> Amount:
         """What a step may take that does not get all it wants: what is left for the answer stays untouched."""
-        state = self._line.state
-        return state.ledger.room(self._answer_reserve()) + state.tasks[self._work.task].reserved
+        return self._line.state.ledger.room(self._answer_reserve()) + self._held_before(step)
+
+    def _held_before(self, step: int) -> Amount:
+        """Return what is given back when a step starts: the attempt's own reservation, and the step's from a crash."""
+        progress = self._line.state.tasks[self._work.task]
+        return progress.reserved + (progress.carried or {}).get(step, NOTHING)
 
     def _answer_reserve(self) -> Amount:
         """What is left for the answer."""
@@ -490,7 +502,8 @@ class _StepContext:
             taken = beyond.min(self._spare)
             self._spare -= taken
             try:
-                await self._hold_more(state.ledger.budget.counted(beyond - taken))
+                expected = None if claim.expected is None else claim.expected.min(amount)
+                await self._hold_more(state.ledger.budget.counted(beyond - taken), expected)
             except Refused:  # another call was faster, or this is not owed any more
                 self._spare += taken
                 if self._work not in state.owing:
@@ -520,9 +533,11 @@ class _StepContext:
             untouched += room - room // 2
         return untouched
 
-    async def _hold_more(self, amount: Amount) -> None:
+    async def _hold_more(self, amount: Amount, expected: Amount | None) -> None:
         """Record that the supervisor's work takes more; Refused where the budget does not cover it."""
-        if amount == NOTHING:
+        total = self._expected + (expected or NOTHING)
+        if amount == NOTHING and not self._expected_known:
+            self._expected = total
             return
         state = self._line.state
         work = self._work
@@ -532,9 +547,17 @@ class _StepContext:
         why = duty.next or "first"
         await self._line.ask(
             ev.SupervisionStarted(
-                duty=work.kind, number=work.number, until=until, task=work.task, why=why, reserve=amount
+                duty=work.kind,
+                number=work.number,
+                until=until,
+                task=work.task,
+                why=why,
+                reserve=None if amount == NOTHING else amount,
+                expected=None if expected is None else total,
             )
         )
+        self._expected = total
+        self._expected_known = expected is not None
 
     def release(self, amount: Amount) -> None:
         self._spare += amount
@@ -551,7 +574,7 @@ class _StepContext:
         return Where(
             run=run,
             task=self._work.task,
-            mark=f"{requested.seed:x}",
+            mark=self._line.state.origin_mark,
             planned=planned,
             attempt=attempt,
             origin=self._line.state.origin or run,
@@ -568,12 +591,15 @@ class _StepContext:
         inner = step.nested_run  # a stopped attempt may forget its steps
         nested_runs = self._line.runner.nested
         try:
-            return await nested_runs.start(step, nested)
+            run = await nested_runs.start(step, nested)
         except asyncio.CancelledError:
             if not step.is_owed:
                 gaps = await nested_runs.list_call_gaps(step, inner, nested.kind)
                 self._line.tell(ev.AttemptStopped(step.task, step.attempt, gaps))
             raise
+        if run.lost != NOTHING:
+            self.note(f"calls of run {run.run} are lost; their cost is an estimate", fact=CallsLost(run.lost, run.run))
+        return run
 
     async def run_share(self, estimate: Amount, own: Budget) -> Amount:
         line = self._line
@@ -605,6 +631,8 @@ class _StepContext:
         return await self._line.runner.journal.files.read(file)
 
     def note(self, text: str, failure: ev.Failure | None = None, fact: ev.NotedFact | None = None) -> None:
+        if isinstance(fact, CallsLost) and self._work not in self._line.state.owing:
+            return  # it was charged when the work was cut off
         self._line.note(
             ev.Noted(text=text, task=self._work.task, attempt=self._work.number, failure=failure, fact=fact)
         )

@@ -97,6 +97,10 @@ class Claim(Struct):
     """It is not for the answer itself: what the budget keeps back for that stays untouched."""
     turn: ModelTurn | None = None
     """Given up while the call waits for money: what it waits for may be held by one that waits for its turn."""
+    expected: Amount | None = None
+    """What the call is expected to use, which is charged if it is cut off; None: what is held."""
+    resumable: bool = False
+    """The call waits for a nested run, which is resumed after a crash with what is held for it."""
     cap: CapReached | None = None
     """The cap that does not cover it, where nothing is held for it."""
 
@@ -140,8 +144,10 @@ class WorkFailed(Exception):
 
 
 class Where(Struct, frozen=True):
-    """Where something is done. `mark` is another for another run of the same name, in a journal of its own.
+    """Where something is done.
 
+    `mark` is another for another run of the same name, in a journal of its own, and the same for a run that does this
+    one again.
     `planned`: the run's tasks were planned; else they came with the request.
     """
 
@@ -208,6 +214,8 @@ class NestedRun(Struct, frozen=True):
     """Its calls, and those of the runs inside it, that changed something in the world or may have."""
     used: Amount
     """What the step still has to pay for it."""
+    lost: Amount = NOTHING
+    """The part of `used` that is an estimate, for calls whose outcome is not known."""
 
 
 _Shape = TypeVar("_Shape")

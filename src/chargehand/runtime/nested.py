@@ -16,6 +16,7 @@ from msgspec import Raw, Struct, structs
 
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget, usd_of
+from chargehand.engine.facts import CallsLost
 from chargehand.engine.failure import EFFECT_IN_DOUBT, STARTS_RUN, EarlierCall, Failure, Gap, Question
 from chargehand.engine.fold import replay
 from chargehand.engine.owed import Brief
@@ -155,11 +156,12 @@ class NestedRuns:
         driver = self._driver_for(nested)
         paid = await self._paid_before(step)
         request = _bounded_request(step, nested, step.record.reserved + paid)
+        answer = None if nested.answer is None else structs.replace(nested.answer, budget=request.budget)
         run = step.nested_run
 
         async def drive() -> None:
             also = () if nested.offer is None else await nested.offer(self.journal, request)
-            await driver.drive(run, request, also=also, answer=nested.answer)
+            await driver.drive(run, request, also=also, answer=answer)
 
         await _drive_while_owed(driver, step, drive)
         entries = await _patiently(partial(self.journal.read, run))
@@ -172,6 +174,7 @@ class NestedRuns:
             entries=entries,
             calls=await _patiently(partial(list_calls, self.journal, run, entries, state)),
             used=state.ledger.spent.beyond(paid),
+            lost=await self._newly_lost(step.run, run, state.ledger.lost),
         )
 
     async def list_call_gaps(self, step: StartingStep, run: str, kind: ev.NestedKind) -> tuple[Gap, ...]:
@@ -194,6 +197,14 @@ class NestedRuns:
             for gap in found
         )
 
+    async def _newly_lost(self, outer: str, run: str, lost: Amount) -> Amount:
+        """Return the part of what calls of a nested run lost that the run around it does not know of yet."""
+        if lost == NOTHING:
+            return NOTHING
+        facts = [entry.event.fact for entry in await self.journal.read(outer) if isinstance(entry.event, ev.Noted)]
+        known = [fact.used for fact in facts if isinstance(fact, CallsLost) and fact.run == run]
+        return lost.beyond(sum(known, NOTHING))
+
     def _driver_for(self, nested: NestedRequest) -> "NestedDriver":
         runner = self._runner if nested.executor is None else self._runner.nested_runner(nested.executor)
         if nested.queue and runner.dispatcher is not None:
@@ -201,24 +212,30 @@ class NestedRuns:
         return _LocalDriver(runner)
 
     async def share(self, run: str, state: RunState, task: TaskId, estimate: Amount, own: Budget) -> Amount:
-        """What the run of a team may use: its estimate, else a fair share of what is left.
+        """Return what the run of a team may use: its estimate, else a fair share of what is left.
 
-        Nothing where a crash has charged the attempt with it already.
+        After a crash a run keeps what was reserved for it. After a question it may use what is left of its caps, as far
+        as the run around it still has that.
         """
         progress = state.tasks[task]
-        if progress.resumes:
-            begun = _steps_begun(await self.journal.read(run), task, progress.attempt)
-            if any(started.kind in STARTS_RUN and started.reserve for started in begun):
-                return NOTHING
+        if progress.carried:
+            return sum(progress.carried.values(), NOTHING)
+        if progress.resumes and state.ledger.capped:
+            entries = await self.journal.read(run)
+            for started in _steps_begun(entries, task, progress.attempt):
+                if started.kind not in STARTS_RUN:
+                    continue
+                inner = await _read_if_known(self.journal, started.nested_run(run))
+                if inner:
+                    paid = _paid_for(entries, task, progress.attempt, started.step)
+                    return _share_left(state, replay(inner).requested.budget.caps.beyond(paid))
         return _fair_share(state, estimate, own)
 
     async def _paid_before(self, step: StartingStep) -> Amount:
-        """What the attempt was charged for this step by crashes."""
+        """Return what was charged for a step before it was begun again."""
         if not step.progress.resumes:
             return NOTHING
-        begun = _steps_begun(await self.journal.read(step.run), step.task, step.attempt)
-        reserves = [started.reserve or NOTHING for started in begun if started.step == step.number]
-        return sum(reserves[:-1], NOTHING)
+        return _paid_for(await self.journal.read(step.run), step.task, step.attempt, step.number)
 
     async def _earlier_with_effects(self, step: StartingStep) -> NestedRun | None:
         """The run that an earlier attempt started for the same, if it had effects: it is read back, not done again."""
@@ -250,6 +267,9 @@ class NestedRuns:
         if self._runner.dispatcher is None or not is_remote:
             return brief
         effects = dict(brief.effects or {})
+        failed_calls = dict(brief.failed_calls or {})
+        answers: dict[str, str] = {}
+        replies: dict[str, Raw] = {}
         steps = brief.steps
         for event in [entry.event for entry in await self.journal.read(run)]:
             if not isinstance(event, ev.StepStarted) or event.kind != "worker" or event.task != brief.work.task:
@@ -260,19 +280,50 @@ class NestedRuns:
             progress = replay(entries).tasks[event.task]
             if progress.in_doubt():
                 raise WorkFailed(EFFECT_IN_DOUBT, NOTHING)
-            effects |= _effects_of(progress)
+            effects |= progress.list_effects()
+            answers |= progress.answers or {}
+            replies |= progress.replies or {}
             if brief.keep and event.attempt == brief.work.number - 1:
                 steps = {**(steps or {}), **(progress.steps or {})}
-        return structs.replace(brief, effects=brief.effects if brief.keep else effects, steps=steps)
+            elif not brief.keep:
+                failed_calls |= progress.count_failed_calls()
+        return structs.replace(
+            brief,
+            effects=brief.effects if brief.keep else effects,
+            failed_calls=failed_calls,
+            answers=answers | (brief.answers or {}),
+            replies=replies | (brief.replies or {}),
+            steps=steps,
+        )
 
 
-def _effects_of(progress: Progress) -> dict[str, Raw]:
-    """Return what the attempts at a task changed in the world, by request."""
-    effects = dict(progress.effects or {})
-    for step in (progress.steps or {}).values():
-        if step.kind == "tool" and step.effect == "effect" and step.result is not None and step.good:
-            effects[step.request] = step.result
-    return effects
+def _paid_for(entries: Sequence[ev.Entry], task: TaskId, attempt: int, number: int) -> Amount:
+    """Return what was charged for a step by the times it was begun before the last.
+
+    A question of its run ends a step with what the run used until then. A crash charges nothing while the run can be
+    resumed; journals that do not say so were charged all that was reserved.
+    """
+    paid = NOTHING
+    begun: ev.StepStarted | None = None
+    for event in (entry.event for entry in entries):
+        if not isinstance(event, ev.StepStarted | ev.StepFailed):
+            continue
+        if (event.task, event.attempt, event.step) != (task, attempt, number):
+            continue
+        if isinstance(event, ev.StepFailed):
+            paid += event.used or NOTHING
+            begun = None
+            continue
+        if begun is not None and not begun.resumable:
+            paid += begun.reserve or NOTHING
+        begun = event
+    return paid
+
+
+def _share_left(state: RunState, left: Amount) -> Amount:
+    """Return how much of what is left of the caps of a nested run the run around it has for it."""
+    budget = state.requested.budget
+    return budget.counted(left.min(state.ledger.room(budget.floor.max(state.answer_cost))))
 
 
 def _steps_begun(entries: Sequence[ev.Entry], task: TaskId, attempt: int) -> list[ev.StepStarted]:
@@ -330,8 +381,10 @@ def _bounded_request(step: StartingStep, nested: NestedRequest, reserved: Amount
         deadline=min(request.deadline, deadline),
         seed=outer.seed if nested.kind == "worker" else step.seed(),
         origin=step.origin(nested.kind),
+        origin_mark=step.state.origin_mark,
         parent=step.parent(nested.kind),
         queue=nested.queue or request.queue,
+        scope=outer.scope,
     )
 
 
@@ -359,6 +412,8 @@ def _fair_share(state: RunState, estimate: Amount, own: Budget) -> Amount:
 
 
 def _has_share(progress: Progress) -> bool:
+    if progress.carried:
+        return True
     return any(step.result is None and step.kind in STARTS_RUN for step in (progress.steps or {}).values())
 
 
@@ -675,7 +730,7 @@ def question_inside(nested: NestedRun, *, workers: tuple[str, ...]) -> WorkFaile
         inner = structs.replace(inner, plan=listed)
         text = "; ".join(listed)
     question = structs.replace(inner, workers=(*workers, *inner.workers), number=request.number)
-    return WorkFailed(Failure("approval", text, question=question), NOTHING)
+    return WorkFailed(Failure("approval", text, question=question), nested.used)
 
 
 def doubtful_calls(task: TaskTrace) -> list[Question]:

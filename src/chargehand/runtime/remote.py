@@ -13,13 +13,13 @@ from msgspec import UNSET, Struct, structs
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Budget
 from chargehand.engine.facts import Tracing
-from chargehand.engine.failure import Failure, Missing
+from chargehand.engine.failure import Failure, Gap, Missing
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task
 from chargehand.engine.roster import Agent
 from chargehand.engine.state import Progress, RunState, Status, Step
 from chargehand.engine.value import decode_value
-from chargehand.engine.view import gap
+from chargehand.engine.view import gap, gaps, refused_gaps
 from chargehand.errors import ChargehandError
 from chargehand.runtime.executor import (
     Claim,
@@ -83,7 +83,7 @@ async def _attempt_remotely(agent: Agent, queue: str, brief: Brief, context: Ste
         kind="worker",
         request=identify_brief(brief),
         effect="idempotent",
-        reserve=share if share == NOTHING else Claim(share),
+        reserve=share if share == NOTHING else Claim(share, resumable=True),
         shape=RemoteOutcome,
     )
     if outcome.failure is not None:
@@ -164,13 +164,22 @@ def _outcome(brief: Brief, nested: NestedRun) -> RemoteOutcome:
             value=bytes(progress.result).decode(),
             tracing=progress.tracing,
             exit_tool=ending.exit_tool if isinstance(ending, ev.AttemptSucceeded) else "",
-            missing=progress.missing,
+            missing=_with_refused(progress.missing, refused_gaps(state)),
         )
+    failure = _failure(nested.run, state, progress)
     return RemoteOutcome(
         run=nested.run,
-        failure=_failure(nested.run, state, progress),
+        failure=structs.replace(failure, gaps=tuple(gap for gap in gaps(state) if gap.tool) + refused_gaps(state)),
         refused=ending.refused if isinstance(ending, ev.AttemptFailed) else "",
     )
+
+
+def _with_refused(missing: Missing | None, refused: tuple[Gap, ...]) -> Missing | None:
+    """Return what a result leaves out, with the calls that a person did not allow."""
+    if not refused:
+        return missing
+    own = Missing(()) if missing is None else missing
+    return Missing((*own.parts, *(gap.message for gap in refused)), (*own.gaps, *refused))
 
 
 def _failure(run: str, state: RunState, progress: Progress) -> Failure:

@@ -161,6 +161,7 @@ async def offer_results(
         calls=await list_calls(journal, run, entries, state),
         replies=replies,
         origin=state.origin or run,
+        origin_mark=state.origin_mark,
     )
 
 
@@ -374,6 +375,7 @@ class Runner:
         offered = await fork_offers(self._journal, source, entries)
         unserved = tuple(state.unserved) if same else ()
         more = await offer_results(self._journal, source, entries, offered, unserved=unserved)
+        request = structs.replace(request, scope=state.requested.scope)
         return await self.start(run, request, also=[more], wait_for_input=wait_for_input)
 
     async def drain(self, patience: Seconds) -> None:

@@ -229,6 +229,8 @@ class Trace(Struct, omit_defaults=True):
     combine: str = "merge"
     answer: object = None
     used: Amount = NOTHING
+    lost: Amount = NOTHING
+    """The part of `used` that is an estimate, for calls whose outcome is not known."""
     critical_path: tuple[TaskId, ...] = ()
     gaps: tuple[Gap, ...] = ()
     tasks: list[TaskTrace] = []
@@ -626,6 +628,7 @@ class Tracer:
                 task.status = "unfinished"
         trace.combine = state.combine
         trace.used = state.ledger.spent
+        trace.lost = state.ledger.lost
         trace.seconds = state.at - self.began
         trace.gaps = gaps(state) if state.ended is None else state.ended.gaps
         if state.ended is not None:

@@ -26,6 +26,7 @@ from chargehand.engine.events import Entry, MessageKey
 from chargehand.engine.plan import Plan, digest
 from chargehand.engine.policy import Seconds
 from chargehand.errors import ChargehandError, Invalid, Refused
+from chargehand.memory.conversations import scope_of
 from chargehand.runtime.feed import Reader
 from chargehand.server.api.control import answer_question, has_answered
 from chargehand.server.api.events import listen_to_words
@@ -221,16 +222,20 @@ class TenantClient:
         budget: Budget | None = None,
         seconds: Seconds | None = None,
         approve: bool | None = None,
+        thread: str = "",
     ) -> BegunRun:
         """Begin a run. With a `key`, the same call again gives the run that it began the first time (`replayed`).
 
-        `key_name` is what the client calls the key, for errors. `budget`, `seconds` and `approve` bound the run more
-        than its team is bounded. Labels are for who lists runs.
+        `key_name` is what the client calls the key, for errors.
+        `budget`, `seconds` and `approve` bound it more than its team is bounded. Labels are for who lists runs;
+        `session` and `user` also keep what workers remember apart. Without these two, `thread` does, the id of a
+        conversation in the protocol of the caller, and otherwise the key of the caller.
         """
         tenant = self._require("run")
         bounds = Bounds(budget or Budget(), seconds, approve)
         body = _checked(NewRunBody(team=team, goal=goal, plan=plan, labels=dict(labels or {})))
-        new = NewRun(goal, bounds, plan, labels=body.labels)
+        scope = scope_of(body.labels, asker=self.caller.key, thread=thread and f"{self._api}/{thread}")
+        new = NewRun(goal, bounds, plan, labels=body.labels, scope=scope)
         if not key:
             return BegunRun(await begin_run(tenant, team, new, None))
         own_key = run_key(tenant, f"{self._api}:{key}", msgspec.json.encode((body, bounds)), name=key_name)

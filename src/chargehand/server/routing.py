@@ -51,6 +51,11 @@ class ApiCaller(Struct, frozen=True):
         return tuple(scope for scope, rank in _RANKS.items() if 0 < rank <= _RANKS[self.scope])
 
 
+def asker_of(request: Request) -> str:
+    """Return the id of the key that a call came with; empty where it came without."""
+    return cast("ApiCaller", request.scope[CALLER]).key
+
+
 class ApiRoute(Struct, frozen=True):
     """A handler with its method, its path, and the scope that a caller needs."""
 

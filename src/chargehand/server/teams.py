@@ -4,6 +4,7 @@ A team's memory is the tenant's, whatever its file says: two tenants with the sa
 """
 
 import asyncio
+import logging
 import re
 import secrets
 import time
@@ -36,6 +37,8 @@ from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, unknown
 from chargehand.team import Team
 from chargehand.trace_context import TRACEPARENT
+
+logger = logging.getLogger(__name__)
 
 _MAX_OUTER_REQUESTS = 1000
 _MANY = 2**53  # a cap that is never reached
@@ -87,6 +90,8 @@ class NewRun(Struct, frozen=True):
     """What it is given besides the goal."""
     answer_format: ev.AnswerFormat | None = None
     """What the caller takes as an answer; None: what the team says."""
+    scope: str = ""
+    """Whose earlier turns its workers are shown (`memory.conversations.scope_of`)."""
 
 
 class ServedTeam:
@@ -118,6 +123,7 @@ class ServedTeam:
         wanted = structs.replace(
             wanted,
             labels=dict(new.labels),
+            scope=new.scope,
             answer_format=new.answer_format or wanted.answer_format,
         )
         request = checked(with_material(wanted, new.material), now)
@@ -247,10 +253,26 @@ class Teams:
             raise Invalid(f"{where}another team is called {team.name!r}, too; give one of them another name")
         for webhook in team.webhooks:
             webhook.secret(self._tenant.lookup)  # one that is missing is told before anybody calls
+        if team.name not in self.teams:
+            self._log_remembering(team)
         self._names[source] = team.name
         self.teams[team.name] = team
         team_file = None if isinstance(source, Team) or is_python_name(source) else find_team(source)
         self._report_folders[team.name] = reports_folder(team_file).absolute()
+
+    def _log_remembering(self, team: Team) -> None:
+        """Log whose earlier tasks the workers of a team are shown, where they remember any."""
+        if not (names := [worker.name for worker in team.spec.workers if worker.remembers]):
+            return
+        logger.warning(
+            "team %s: %s %s earlier tasks; runs with a label `session` or `user` are kept apart by it, others %s",
+            team.name,
+            " and ".join(names),
+            "remembers" if len(names) == 1 else "remember",
+            "share one conversation, since no key is asked for"
+            if self._tenant.settings.unlocked
+            else "by the key of the caller",
+        )
 
     async def reload(self, source: Path | str | None) -> Team:
         """Load a team anew. New runs have it from now on; those that are under way keep the one they have."""

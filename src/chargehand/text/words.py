@@ -293,6 +293,12 @@ def did_you_mean(name: str, names: Iterable[str], otherwise: str = "") -> str:
     return otherwise or f"there are {listed(candidates) or 'none'}"
 
 
+def printable_line(text: str, longest: int) -> str:
+    """Return the text on one line without control characters, cut to so many characters."""
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
 def listed(names: Iterable[str], count: int = _MAX_LISTED) -> str:
     """Names in a row, cut where there are too many of them."""
     candidates = list(names)

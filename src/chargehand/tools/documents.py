@@ -16,7 +16,7 @@ from chargehand.errors import Invalid
 from chargehand.memory.chunking import paragraphs, sections
 from chargehand.models.artifacts import FoundPassage, Passages
 from chargehand.models.embeddings import Embedder, open_embedder
-from chargehand.text.words import BM25, quoted_phrases, stems
+from chargehand.text.words import BM25, printable_line, quoted_phrases, stems
 from chargehand.tools.tool import Tool, ToolFailed, tool
 
 LONGEST = 800
@@ -146,6 +146,7 @@ MOST_FILES = 2_000
 MOST_BYTES = 32 * 1024 * 1024
 _KINDS = (".md", ".markdown", ".txt")
 _NAMED = 12
+_LONGEST_NAME = 60  # characters of the name of a file in the description
 
 
 def documents(folder: Path | str, name: str = "search", *, models: Path | str | None = None) -> Tool:
@@ -161,7 +162,9 @@ def documents(folder: Path | str, name: str = "search", *, models: Path | str | 
     ranking = Ranking(pieces)
     meanings = None if models is None else SemanticIndex(pieces, Path(models))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    listed = ", ".join(names[:_NAMED]) + more
+    # a model reads a description as instructions, so a name is cut: an outsider may have given it
+    shown = [printable_line(name, _LONGEST_NAME) for name in names[:_NAMED]]
+    listed = ", ".join(shown) + more
 
     def search(
         query: Annotated[str, 'What to look for; "words in quotes" must occur as they are'],
@@ -174,7 +177,7 @@ def documents(folder: Path | str, name: str = "search", *, models: Path | str | 
         return Passages(query, tuple(FoundPassage(piece.source, piece.text, score) for score, piece in hits))
 
     description = f"Search the documents in {place.resolve().name} for passages, best first: {listed}."
-    summary = f"searches documents: {', '.join(str(Path(name).with_suffix('')) for name in names[:_NAMED])}{more}"
+    summary = f"searches documents: {', '.join(str(Path(name).with_suffix('')) for name in shown)}{more}"
     return tool(name=name, description=description, stable=True, summary=summary)(search)  # read once, above
 
 

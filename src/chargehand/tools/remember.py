@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Meta, Struct, structs
 
 from chargehand.engine.policy import Instant
-from chargehand.errors import Invalid, Refused
+from chargehand.errors import Invalid, Refused, Unknown
 from chargehand.memory.archives import Archive, Filter, Hit, Passage, TagMatch
 from chargehand.memory.blocks import (
     Access,
@@ -51,8 +51,13 @@ class Recalled(Struct, frozen=True, omit_defaults=True):
 
 
 def origin_of(caller: Caller) -> Origin:
-    """Who writes, as the engine says. The key says which run of its name it is."""
+    """Return who writes, as the engine says.
+
+    The key is the same for an equal edit of another attempt of the task, and of a run that does the task again: the
+    store applies it once. A second equal edit of one attempt is meant, so it has a key of its own.
+    """
     key = f"{caller.key}#{caller.mark}" if caller.mark else caller.key
+    key = key if caller.times == 1 else f"{key}/{caller.times}"
     return Origin(
         by="worker",
         name=caller.worker,
@@ -67,7 +72,7 @@ def origin_of(caller: Caller) -> Origin:
 
 class Recollection:
     def __init__(self, memory: OpenMemory | None, worker: str, conversation: str = "") -> None:
-        """`conversation` is the id of the one whose turns are searched; left out, it is the worker's own."""
+        """`conversation` is the one whose turns are searched; left out, the worker's own in the scope of the run."""
         self._memory = memory
         self._worker = worker
         self._conversation = conversation
@@ -153,6 +158,7 @@ class Recollection:
     async def conversation_search(
         self,
         query: Annotated[str, "Words that occurred; empty: the latest"],
+        caller: Caller,
         roles: Annotated[list[Literal["user", "assistant", "summary"]], "Only what was asked, or what came of it"] = [],  # noqa: B006 - as above
         limit: Annotated[int, Meta(ge=1, le=50, description="How many at most")] = 5,
         start_date: Moment = "",
@@ -162,9 +168,14 @@ class Recollection:
         memory, agent = self.opened
         start = _moment(start_date)
         end = _moment(end_date, end=True)
+        scope = "" if caller.context is None else caller.context.request.scope
+        which = self._conversation or memory.conversation_of(agent, scope)
         try:
-            which = self._conversation or agent
             turns = await memory.catalog.recall(which, query, roles=roles, start=start, end=end, limit=limit)
+        except Unknown as error:
+            if which == agent:
+                raise ToolFailed(str(error)) from error
+            turns = []  # the conversation of a scope is made when the first turn is kept
         except (Refused, Invalid) as error:
             raise ToolFailed(str(error)) from error
         if not turns:

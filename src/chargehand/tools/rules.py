@@ -4,8 +4,8 @@ Pure: calls so far in, what is allowed now out. What is done about a repetition 
 long a tool may be polled.
 """
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +13,7 @@ from msgspec import Struct
 from chargehand.engine.declared import Count
 from chargehand.errors import Invalid
 from chargehand.text.words import did_you_mean
+from chargehand.tools.approval import Condition, check_conditions, must_ask
 
 
 class RunFirst(Struct, frozen=True, tag="run_first"):
@@ -90,6 +91,11 @@ class RequiresApproval(Struct, frozen=True, tag="requires_approval"):
     """A person is asked before the tool is called."""
 
     tool: str
+    """The tool whose calls need approval."""
+    when: dict[str, Condition] = {}
+    """Conditions by argument, such as `{euros: "> 500"}`: only calls that meet all of them need approval; left out, all
+    do.
+    """
 
 
 ToolRule: TypeAlias = (
@@ -169,7 +175,23 @@ def must_exit(rules: Sequence[ToolRule], calls: Sequence[Called]) -> bool:
 
 
 def needs_approval(rules: Sequence[ToolRule], tool: str) -> bool:
+    """Check whether a rule asks for approval of some calls of a tool, or of all."""
     return bool(rules) and any(isinstance(rule, RequiresApproval) and rule.tool == tool for rule in rules)
+
+
+def rule_asks(rules: Sequence[ToolRule], tool: str, arguments: str, schema: Mapping[str, Any]) -> bool:
+    """Check whether a rule asks for approval of a call with these arguments; `schema` is that of the tool."""
+    return bool(rules) and any(
+        isinstance(rule, RequiresApproval) and rule.tool == tool and must_ask(rule.when, arguments, schema)
+        for rule in rules
+    )
+
+
+def check_approvals(rules: Sequence[ToolRule], schemas: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise Invalid for a condition that does not fit the arguments of its tool, given the schemas by name."""
+    for rule in rules:
+        if isinstance(rule, RequiresApproval) and rule.when and rule.tool in schemas:
+            check_conditions(rule.when, rule.tool, schemas[rule.tool])
 
 
 def check(rules: Sequence[ToolRule], tools: Sequence[str]) -> None:

@@ -200,7 +200,8 @@ class Caller(Struct, frozen=True):
     `key` is a CallKey; `run`, `task` and `attempt` say where the call is made. `tainted` says that the worker has seen
     text from outside in this attempt; `seen` are the versions of the blocks as they were last shown to it. `mark` is
     another for another run of the same name: what a tool writes may outlive the journal. `context` is what the call may
-    ask of the runtime; None where the tool is called outside of a run.
+    ask of the runtime; None where the tool is called outside of a run. `times` counts equal calls that the attempt
+    made, with this one; calls that failed do not count.
     """
 
     key: str
@@ -211,6 +212,7 @@ class Caller(Struct, frozen=True):
     task: str = ""
     attempt: int = 0
     mark: str = ""
+    times: int = 1
     context: "StepContext | None" = None
 
 

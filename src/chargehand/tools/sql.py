@@ -8,18 +8,18 @@ import os
 import re
 import signal
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import Table
-from chargehand.text.words import nearest_names
+from chargehand.text.words import did_you_mean, nearest_names, printable_line
 from chargehand.tools.query_process import (
     GRACE_SECONDS,
     ROWS,
@@ -66,8 +66,8 @@ def csv_database(paths: Sequence[Path]) -> tuple[bytes, dict[str, str]]:
 
 
 def plain_name(text: str, otherwise: str) -> str:
-    """A name that needs no quotes in SQL."""
-    name = re.sub(r"\W+", "_", text.strip().casefold()).strip("_")
+    """Return a name that needs no quotes in SQL."""
+    name = re.sub(r"\W+", "_", text.strip().casefold())[:LONGEST_NAME].strip("_")
     return f"_{name}" if name[:1].isdigit() else name or otherwise
 
 
@@ -141,12 +141,36 @@ def _value(cell: str, kind: str) -> str | int | float | None:
     return float(text) if kind == "REAL" else text
 
 
+# --- the description of the tables
+#
+# A model reads the description of a tool as instructions. So it holds nothing that an outsider may have written: names
+# are cut and quoted, types are SQLite's own words, and values are shown only of columns that the declaration lists.
+# The demo model is a set of rules that follows no instructions: it is given the values of all columns, as data.
+
+
 MOST_TABLES = 50
 MOST_COLUMNS = 60
+LONGEST_NAME = 60
+"""Characters of a name of a table, a column or a file that are shown."""
+LONGEST_VALUE = 40
+"""Characters of a value that is shown; longer ones are left out."""
+MOST_WORDS = 4
+"""Words of a value that is shown; more read like a sentence."""
 _FEW = 8
 _SAMPLE = 20_000
-_ROOM = 40
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SENTENCE = re.compile(r"[.:;!?](?:\s|$)")
+_AFFINITIES = {
+    "INT": "INTEGER",
+    "CHAR": "TEXT",
+    "CLOB": "TEXT",
+    "TEXT": "TEXT",
+    "BLOB": "BLOB",
+    "REAL": "REAL",
+    "FLOA": "REAL",
+    "DOUB": "REAL",
+}
+"""The type that SQLite takes a declared one for, by a part of it."""
 _KEYWORDS_WORDS = (
     "add all alter and as asc between by case check collate commit create cross default delete desc distinct drop else "
     "end escape except exists foreign from full group having in index inner insert intersect into is isnull join key "
@@ -154,13 +178,25 @@ _KEYWORDS_WORDS = (
     "to transaction union unique update using values when where with"
 )
 _KEYWORDS = frozenset(_KEYWORDS_WORDS.split())
+_TYPES_WORDS = (
+    "INTEGER INT TINYINT SMALLINT MEDIUMINT BIGINT REAL DOUBLE FLOAT NUMERIC DECIMAL BOOLEAN TEXT CHARACTER CHAR "
+    "VARCHAR NCHAR NVARCHAR CLOB BLOB DATE DATETIME TIME TIMESTAMP"
+)
+_TYPES = frozenset(_TYPES_WORDS.split())
+ShownColumns: TypeAlias = Mapping[str, Sequence[str]]
+"""The columns whose values a description may show, by table."""
 
 
 class StoredColumn(Struct, frozen=True):
+    """One column of a table."""
+
     name: str
     kind: str
+    """Its type in words of SQLite; empty: it has none."""
     values: tuple[object, ...] = ()
+    """Its values if they are few, else the least, a middle and the greatest."""
     all: bool = False
+    """Whether these are all the values that it holds."""
 
 
 class StoredTable(Struct, frozen=True):
@@ -169,10 +205,13 @@ class StoredTable(Struct, frozen=True):
     name: str
     columns: tuple[StoredColumn, ...]
     more: int = 0
+    """How many columns are left out."""
+    rows: int | None = None
+    """How many rows it has; None: they could not be counted in time."""
 
 
 def stored_tables(connection: sqlite3.Connection) -> tuple[StoredTable, ...]:
-    """Every table and view, with a look at the values of each column."""
+    """Return every table and view, with a look at the values of each column."""
     names = connection.execute(
         "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite~_%' ESCAPE '~' "
         "ORDER BY name"
@@ -180,26 +219,67 @@ def stored_tables(connection: sqlite3.Connection) -> tuple[StoredTable, ...]:
     return tuple(_stored(connection, name) for (name,) in names)
 
 
+def showing(tables: Sequence[StoredTable], shown: ShownColumns) -> tuple[StoredTable, ...]:
+    """Return the tables with the values that may be shown; Invalid where `shown` names what is not there."""
+    names = [table.name for table in tables]
+    if unknown := [name for name in shown if name not in names]:
+        raise Invalid(f"show_values names the table {unknown[0]!r}; {did_you_mean(unknown[0], names)}")
+    return tuple(_showing(table, shown.get(table.name, ())) for table in tables)
+
+
+def _showing(table: StoredTable, shown: Sequence[str]) -> StoredTable:
+    names = [column.name for column in table.columns]
+    if unknown := [name for name in shown if name not in names]:
+        hint = did_you_mean(unknown[0], names)
+        raise Invalid(f"show_values of {table.name!r} names the column {unknown[0]!r}; {hint}")
+    columns: list[StoredColumn] = []
+    for column in table.columns:
+        values = tuple(value for value in column.values if column.name in shown and may_be_shown(value))
+        columns.append(structs.replace(column, values=values, all=column.all and len(values) == len(column.values)))
+    return structs.replace(table, columns=tuple(columns))
+
+
 def described(tables: Sequence[StoredTable]) -> str:
-    """The lines, one a table."""
-    lines = [f"table {quoted(table.name)}({_columns(table)})" for table in tables[:MOST_TABLES]]
+    """Return one line for each table."""
+    lines = [f"table {shown_name(table.name)}({_columns(table)}){_row_count(table)}" for table in tables[:MOST_TABLES]]
     if len(tables) > MOST_TABLES:
-        lines.append(f"and {len(tables) - MOST_TABLES} more: {', '.join(quoted(t.name) for t in tables[MOST_TABLES:])}")
+        names = ", ".join(shown_name(table.name) for table in tables[MOST_TABLES:])
+        lines.append(f"and {len(tables) - MOST_TABLES} more: {names}")
     return "\n".join(lines)
 
 
 def outlined(tables: Sequence[StoredTable]) -> str:
-    """Every table with the names of its columns, for a planner that lets others query them."""
-    names = [f"{table.name}({', '.join(column.name for column in table.columns)})" for table in tables[:MOST_TABLES]]
+    """Return every table with the names of its columns, for a planner that lets others query them."""
+    names = [
+        f"{shown_name(table.name)}({', '.join(shown_name(column.name) for column in table.columns)})"
+        for table in tables[:MOST_TABLES]
+    ]
     more = len(tables) - MOST_TABLES
     return ", ".join([*names, f"{more} more"] if more > 0 else names)
 
 
 def quoted(name: str) -> str:
-    """The name as SQL wants it."""
+    """Return the name as SQL wants it."""
     if _PLAIN.fullmatch(name) and name.lower() not in _KEYWORDS:
         return name
     return '"' + name.replace('"', '""') + '"'
+
+
+def shown_name(name: str) -> str:
+    """Return the name for a description: on one line, quoted unless it is plain, and cut where it is long."""
+    return quoted(printable_line(name, LONGEST_NAME))
+
+
+def may_be_shown(value: object) -> bool:
+    """Check that a value is a number, or a short text that does not read like a sentence."""
+    if not isinstance(value, str):
+        return isinstance(value, int | float)
+    is_short = len(value) <= LONGEST_VALUE and len(value.split()) <= MOST_WORDS
+    return is_short and value.isprintable() and not _SENTENCE.search(value)
+
+
+def _row_count(table: StoredTable) -> str:
+    return "" if table.rows is None else f", {table.rows} row{'' if table.rows == 1 else 's'}"
 
 
 def _columns(table: StoredTable) -> str:
@@ -208,7 +288,7 @@ def _columns(table: StoredTable) -> str:
 
 
 def _column(column: StoredColumn) -> str:
-    words = f"{quoted(column.name)} {column.kind}".rstrip()
+    words = f"{shown_name(column.name)} {column.kind}".rstrip()
     if not column.values:
         return words
     return f"{words} {'one of' if column.all else 'like'} {','.join(map(_literal, column.values))}"
@@ -217,34 +297,49 @@ def _column(column: StoredColumn) -> str:
 def _literal(value: object) -> str:
     if not isinstance(value, str):
         return str(value)
-    short = value if len(value) <= _ROOM else value[: _ROOM - 3] + "..."
+    short = value if len(value) <= LONGEST_VALUE else value[: LONGEST_VALUE - 3] + "..."
     return "'" + " ".join(short.split()).replace("'", "''") + "'"
 
 
 def _stored(connection: sqlite3.Connection, name: str) -> StoredTable:
     rows = connection.execute(f"PRAGMA table_info({quoted(name)})").fetchall()
-    columns = [_looked_at(connection, name, str(row[1]), str(row[2]), key=bool(row[5])) for row in rows[:MOST_COLUMNS]]
-    return StoredTable(name, tuple(columns), max(0, len(rows) - MOST_COLUMNS))
+    columns = [
+        _with_values(connection, name, StoredColumn(str(row[1]), _type_of(str(row[2]))), is_key=bool(row[5]))
+        for row in rows[:MOST_COLUMNS]
+    ]
+    try:
+        (count,) = connection.execute(f"SELECT count(*) FROM {quoted(name)}").fetchone()  # noqa: S608 - a quoted name
+    except sqlite3.Error:  # for example a view on a table that is gone, or too many rows for the time there is
+        count = None
+    return StoredTable(name, tuple(columns), max(0, len(rows) - MOST_COLUMNS), count)
 
 
-def _looked_at(connection: sqlite3.Connection, table: str, name: str, kind: str, *, key: bool) -> StoredColumn:
-    """The column with some of its values. A number that is the key of its table says nothing."""
-    if key and "INT" in kind.upper():
-        return StoredColumn(name, kind)
-    column = quoted(name)
+def _type_of(declared: str) -> str:
+    """Return the type of a column in one word; SQLite takes any text as a type, so others are put into its words."""
+    word = declared.partition("(")[0].strip()
+    if not word or word.upper() in _TYPES:
+        return word.upper()
+    return next((kind for part, kind in _AFFINITIES.items() if part in word.upper()), "NUMERIC")
+
+
+def _with_values(connection: sqlite3.Connection, table: str, column: StoredColumn, *, is_key: bool) -> StoredColumn:
+    """Return the column with some of its values. A number that is the key of its table says nothing."""
+    if is_key and "INT" in column.kind:
+        return column
+    name = quoted(column.name)
     # the beginning of a long text is enough: one that is longer than there is room for is never shown whole
-    value = f"CASE typeof({column}) WHEN 'text' THEN substr({column}, 1, {_ROOM + 1}) ELSE {column} END"
+    value = f"CASE typeof({name}) WHEN 'text' THEN substr({name}, 1, {LONGEST_VALUE + 1}) ELSE {name} END"
     sample = f"(SELECT {value} AS v FROM {quoted(table)} LIMIT {_SAMPLE + 1})"  # noqa: S608 - quoted names
     query = f"SELECT v FROM {sample} WHERE v IS NOT NULL AND typeof(v) <> 'blob' GROUP BY v ORDER BY v"  # noqa: S608
     try:
         values = [row[0] for row in connection.execute(query)]
         (count,) = connection.execute(f"SELECT count(*) FROM {sample}").fetchone()  # noqa: S608
     except sqlite3.Error:
-        return StoredColumn(name, kind)  # for example a view on a table that is gone
-    if count <= _SAMPLE and len(values) <= _FEW and all(len(str(value)) <= _ROOM for value in values):
-        return StoredColumn(name, kind, tuple(values), all=True)
+        return column
+    if count <= _SAMPLE and len(values) <= _FEW and all(len(str(value)) <= LONGEST_VALUE for value in values):
+        return structs.replace(column, values=tuple(values), all=True)
     picked = (values[0], values[len(values) // 2], values[-1])
-    return StoredColumn(name, kind, tuple(dict.fromkeys(picked)))
+    return structs.replace(column, values=tuple(dict.fromkeys(picked)))
 
 
 # --- the tool
@@ -275,10 +370,26 @@ class _Database(Struct, frozen=True):
         return ", ".join(dict.fromkeys(names)) or self.name
 
 
-def sql(path: Path | str | Sequence[Path | str], name: str = "query", *, seconds: Seconds = 5.0) -> Tool:
-    """A tool over an SQLite file, a folder of CSV files, or CSV files; Invalid when they cannot be used.
+_NOT_SHOWN: ShownColumns = {}
 
-    Its description shows what the tables hold now: make the tool anew when that changes.
+
+def sql(
+    path: Path | str | Sequence[Path | str],
+    name: str = "query",
+    *,
+    seconds: Seconds = 5.0,
+    show_values: ShownColumns = _NOT_SHOWN,
+) -> Tool:
+    """Make a tool over an SQLite file, a folder of CSV files, or CSV files; Invalid when they cannot be used.
+
+    Its description shows the tables as they are now: make the tool anew when they change.
+
+    Args:
+        path: The SQLite file, the folder, or the CSV files.
+        name: The name of the tool.
+        seconds: How long a query may take.
+        show_values: The columns of which the description shows values, by table: `{"orders": ["status"]}`. A model
+            reads a description as instructions, so name only columns that no outsider writes to.
     """
     database = _open_database(path)
     try:
@@ -291,7 +402,7 @@ def sql(path: Path | str | Sequence[Path | str], name: str = "query", *, seconds
     if not tables:
         raise Invalid(f"{database.name} has no tables; there is nothing to ask")
 
-    example = f"SELECT count(*) FROM {quoted(tables[-1].name)}"  # noqa: S608 - shown to a model, not executed
+    example = f"SELECT count(*) FROM {shown_name(tables[-1].name)}"  # noqa: S608 - shown to a model, not executed
     statement = Meta(description="One SELECT statement", examples=[example])
 
     async def query(sql: Annotated[str, statement]) -> Table:
@@ -308,9 +419,11 @@ def sql(path: Path | str | Sequence[Path | str], name: str = "query", *, seconds
             note="" if any(value is not None for row in reply.rows for value in row) else _NO_MATCH,
         )
 
+    head = f"Ask {printable_line(database.name, LONGEST_NAME)} with SQL (SQLite, read-only, at most {ROWS} rows)."
     make = tool(
         name=name,
-        description=f"Ask {database.name} with SQL (SQLite, read-only, at most {ROWS} rows).\n{described(tables)}",
+        description=f"{head}\n{described(showing(tables, show_values))}",
+        data=f"{head}\n{described(tables)}",
         summary=f"a database with the tables {outlined(tables)}",
         timeout=seconds + _most_seconds(seconds) + 1,
         stable=bool(database.image),  # others may write to a file, but not to a copy of it

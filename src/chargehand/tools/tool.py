@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload, runtime_checkable
 
 import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import Raw, Struct, field, structs
 
 from chargehand.concurrency import Begun
 from chargehand.engine.budget import NOTHING, Amount
@@ -29,6 +29,7 @@ from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.messages import ToolSpec
 from chargehand.text.words import did_you_mean
+from chargehand.tools.approval import ApprovalFunction, Condition, Conditions, approval_function, check_conditions
 from chargehand.tools.calling import THREADS, GivenUp, ToolFailed, failed_by
 from chargehand.tools.schema import Arguments, Caller, CallKey, declared_arguments, function_arguments, name_of
 
@@ -55,7 +56,7 @@ CAP = 16 * 1024
 MOST_NAMES = 50
 """Names that are listed in a schema; more would cost more than they help."""
 _SCHEMA = 'the JSON Schema of its arguments as a dict: {"properties": {"city": {"type": "string"}}}'
-Approve: TypeAlias = bool | Literal["always", "never"]
+Approve: TypeAlias = bool | Literal["always", "never"] | Conditions | Callable[..., object]
 Reckon: TypeAlias = Callable[[dict[str, Any]], Amount]
 _AnyTool = TypeVar("_AnyTool")
 
@@ -109,7 +110,8 @@ class Toolbox(Protocol):
 class Tool(Declared, frozen=True):
     """A function an agent may call. `cap` is how many bytes of its result go into a context.
 
-    With `approve` a person is asked before each call.
+    With `approve` a person is asked before each call; with `conditions` before those whose arguments meet all of them,
+    and with `decides` before those that the function says so of, and where it fails.
     A plain function runs in a thread, an async one on the loop. A thread cannot be stopped: when its time is up the
     call fails, but the function may go on until it returns. An async function that blocks holds up everybody.
     `quick` says that a plain function never waits for anything and returns at once: it is spared the thread.
@@ -119,6 +121,8 @@ class Tool(Declared, frozen=True):
     `trusted` says that no outsider wrote what it returns: a worker that has seen it may still write to blocks that
     give instructions.
     `summary` is what a planner reads of it; left out, the first paragraph of the description.
+    `data` is what the demo model reads in place of the description. No language model is shown it, so it may hold text
+    from outside: the rules of the demo model follow no instructions.
     `reserve` is what a call may cost at most, or a function that reckons it from the arguments; the result then is a
     `Costs`. With `share` less will do where less is left of the budget.
     """
@@ -129,6 +133,8 @@ class Tool(Declared, frozen=True):
     timeout: Seconds = 60.0
     cap: int = CAP
     approve: bool = False
+    conditions: Conditions = field(default_factory=dict[str, Condition])
+    decides: ApprovalFunction | None = None
     poll: bool = False
     quick: bool = False
     arguments: Arguments | None = None
@@ -137,6 +143,7 @@ class Tool(Declared, frozen=True):
     share: bool = False
     stable: bool = False
     summary: str = ""
+    data: str = ""
     asks: bool = False
     """A person answers its calls: nothing is called."""
     instructs: bool = False
@@ -174,6 +181,22 @@ class Tool(Declared, frozen=True):
     @property
     def name(self) -> str:
         return self.spec.name
+
+    @property
+    def may_need_approval(self) -> bool:
+        """Whether a person is asked before some of its calls, or all of them."""
+        return self.approve or bool(self.conditions) or self.decides is not None
+
+    async def decide_approval(self, arguments: str, caller: Caller) -> bool:
+        """Ask its function whether a call needs approval; ToolFailed where that cannot be decided."""
+        assert self.decides is not None, "it has a function that decides"
+        assert self.arguments is not None
+        values = self.decides.values(self.arguments.read(arguments), caller)
+        function = self.decides.function
+        decided = await structs.replace(self, function=function, quick=False, conditions={}).call_with(values)
+        if not isinstance(decided, bool):
+            raise ToolFailed(f"it returned {type(decided).__name__}, not True or False")
+        return decided
 
     def holds(self, arguments: str) -> Amount:
         """What to reserve for a call; nothing where the arguments are none, since it will not be made."""
@@ -335,6 +358,7 @@ class ToolSettings(TypedDict, total=False):
     reserve: Amount | Reckon
     stable: bool
     summary: str
+    data: str
 
 
 @overload
@@ -394,11 +418,23 @@ def _make_tool(
     approve: Approve,
     settings: ToolSettings,
 ) -> Tool:
-    return Tool(
+    made = Tool(
         ToolSpec(arguments.tool, description, Raw(msgspec.json.encode(arguments.schema))),
         function,
         timeout=seconds_of(f"tool {arguments.tool!r}: timeout", timeout),
-        approve=approve in (True, "always"),
         arguments=arguments,
         **settings,
     )
+    return with_approval(made, approve)
+
+
+def with_approval(tool: Tool, approve: Approve) -> Tool:
+    """Return the tool with another rule for approval; Invalid where it does not fit the arguments of the tool."""
+    assert tool.arguments is not None
+    plain = structs.replace(tool, approve=approve in (True, "always"), conditions={}, decides=None)
+    if callable(approve):
+        return structs.replace(plain, decides=approval_function(approve, tool.arguments))
+    if not isinstance(approve, Mapping):
+        return plain
+    check_conditions(approve, tool.name, tool.arguments.schema)  # also where there are none
+    return structs.replace(plain, conditions=dict(approve))

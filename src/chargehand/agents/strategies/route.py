@@ -37,6 +37,7 @@ from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.extras import install_command
 from chargehand.memory.archives import Embedding
 from chargehand.models.embeddings import MultilingualEmbedding, find_embedding, has_multilingual
+from chargehand.models.messages import new_nonce, wrap
 from chargehand.models.request_facts import Routing, WorkerCard
 from chargehand.models.resolve import Lookup
 from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
@@ -269,6 +270,9 @@ async def by_model(calls: SupervisorCalls, brief: Brief, cards: Sequence[WorkerC
     """What the model says. What is wrong with a reply goes back to it as findings."""
     names = tuple(card.name for card in cards)
     parts = [f"Request: {brief.goal}"]
+    if (confirmed := _confirmed_requests(cards)) and not calls.context.request.scope:
+        # what callers wrote: as data, and never to those whose runs are kept apart
+        parts.append(wrap(new_nonce(), "confirmed requests", confirmed))
     if brief.findings:
         parts.append("Your last reply was of no use:\n" + sent_back(brief.findings))
     question = ModelQuestion(
@@ -331,8 +335,16 @@ def list_cards(cards: Sequence[WorkerCard]) -> str:
         lines.append(card_line(card))
         able = [*card.phrases, *(skill.name.replace("_", " ") for skill in card.skills)][:_PHRASES]
         lines.extend([f"  - can: {'; '.join(able)}"] if able else [])
-        examples = (*card.examples, *reversed(card.confirmed))[:_EXAMPLES]
-        lines.extend(f"  - was asked: {example[:_LONGEST]}" for example in examples)
+        lines.extend(f"  - was asked: {example[:_LONGEST]}" for example in card.examples[:_EXAMPLES])
+    return "\n".join(lines)
+
+
+def _confirmed_requests(cards: Sequence[WorkerCard]) -> str:
+    """Return the latest requests that were confirmed for each worker, one a line; empty where there are none."""
+    lines: list[str] = []
+    for card in cards:
+        latest = list(reversed(card.confirmed))[: max(0, _EXAMPLES - len(card.examples))]
+        lines.extend(f"{card.name} was asked: {one_line(request, _LONGEST)}" for request in latest)
     return "\n".join(lines)
 
 

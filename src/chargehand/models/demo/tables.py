@@ -16,7 +16,7 @@ Phrase: TypeAlias = tuple[str, ...]
 
 _MOST_COLUMNS = 6
 """Of a row that is listed."""
-_TABLE = re.compile(r"^table (?P<name>\w+)\((?P<columns>.*)\)$", re.MULTILINE)
+_TABLE = re.compile(r"^table (?P<name>\w+)\((?P<columns>.*)\)(?:, \d+ rows?)?$", re.MULTILINE)
 _LITERAL = r"(?:'(?:[^']|'')*'|[-\d.e+]+)"
 _COLUMN = re.compile(
     rf"(?P<name>\w+) (?P<type>[A-Z]+)(?: (?P<how>one of|like) (?P<values>{_LITERAL}(?:,{_LITERAL})*))?(?:, |\Z)"

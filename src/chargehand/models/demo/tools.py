@@ -86,7 +86,7 @@ Staff: TypeAlias = list[tuple[WorkerCard, list[ToolCard]]]
 
 def tools_of(worker: WorkerCard) -> list[ToolCard]:
     """The cards of all tools of a worker."""
-    return [read_tool(skill.name, skill.description, bytes(skill.parameters)) for skill in worker.skills]
+    return [read_tool(skill.name, skill.data or skill.description, bytes(skill.parameters)) for skill in worker.skills]
 
 
 def only_remembers(tools: list[ToolCard]) -> bool:

@@ -107,9 +107,13 @@ def work(subject: Working, request: Request) -> Reply:
     is_message = any(message.role == "user" and _FROM_WORKER in message.text for message in messages)
     if subject.instruction.startswith("Message from "):
         subject = structs.replace(subject, instruction=open_envelope(subject.instruction).strip())
+    data = {skill.name: skill.data for skill in subject.worker.skills}
     job = WorkerTask(
         subject=subject,
-        tools=[read_tool(tool.name, tool.description, bytes(tool.parameters)) for tool in request.tools],
+        tools=[
+            read_tool(tool.name, data.get(tool.name) or tool.description, bytes(tool.parameters))
+            for tool in request.tools
+        ],
         outcomes=read_outcomes(messages),
         material=gather(result.value for result in subject.inputs),
         steps=sum(1 for message in messages if message.role == "assistant" and message.calls),

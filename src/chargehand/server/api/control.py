@@ -405,6 +405,7 @@ async def _new_run(
         plan,
         also,
         labels=requested.labels,
+        scope=requested.scope,
         material=requested.inputs,
         answer_format=requested.answer_format,
     )

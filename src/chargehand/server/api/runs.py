@@ -24,6 +24,7 @@ from chargehand.engine.value import decode_value
 from chargehand.engine.view import gaps
 from chargehand.errors import ChargehandError, Corrupt
 from chargehand.journal.protocol import RunRow
+from chargehand.memory.conversations import scope_of
 from chargehand.runtime.files import read_files
 from chargehand.runtime.trace import Tracer
 from chargehand.server.api.operations import Handler, operation
@@ -47,6 +48,7 @@ from chargehand.server.api.shapes import (
 )
 from chargehand.server.idempotency import BegunRun, RunKey, key_of
 from chargehand.server.latest_runs import WorkerTimes
+from chargehand.server.routing import asker_of
 from chargehand.server.run_control import read_run
 from chargehand.server.streams import MEDIA_TYPE, event, streamed
 from chargehand.server.teams import Bounds, NewRun, Teams
@@ -76,7 +78,8 @@ async def create_run(tenant: Tenant, request: Request, body: NewRunBody) -> Resp
 
     async def begin(key: RunKey | None) -> str:
         material = await read_files(tenant.journal.files, body.files)
-        new = NewRun(body.goal, bounds_of(body), body.plan, labels=body.labels, material=material)
+        scope = scope_of(body.labels, asker=asker_of(request))
+        new = NewRun(body.goal, bounds_of(body), body.plan, labels=body.labels, material=material, scope=scope)
         return await begin_run(tenant, body.team, new, key)
 
     return await begin_once(tenant, request, body, begin)
@@ -214,6 +217,7 @@ def summary_of(tenant: Tenant, run: str, state: RunState, *, is_held: bool = Fal
         reason="" if end is None else end.reason,
         entries=state.seq,
         spent=show(state.ledger.spent, AmountInfo),
+        lost=show(state.ledger.lost, AmountInfo),
         tasks=len(tasks),
         done=sum(progress.status is Status.DONE for progress in tasks),
         gaps=len(gaps(state) if end is None else end.gaps),

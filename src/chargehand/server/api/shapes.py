@@ -446,7 +446,8 @@ class RunSummary(Struct, frozen=True, kw_only=True):
 
     `title` are the first words of its goal. `running` and `failed` count tasks. `workers` have a task in it. `cap` is
     the cap that is the `reason` for its end (`budget`, `deadline` or `overspent`); null: another reason. `why` is the
-    reason in words: the cap, the first gap, or who cancelled it and why.
+    reason in words: the cap, the first gap, or who cancelled it and why. `lost` is the
+    part of `spent` that is an estimate, for calls whose outcome is not known.
     """
 
     run: str
@@ -459,6 +460,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     reason: str = ""
     entries: int = 0
     spent: AmountInfo = AmountInfo()
+    lost: AmountInfo = AmountInfo()
     tasks: int = 0
     done: int = 0
     gaps: int = 0
@@ -547,6 +549,7 @@ class RunInfo(Struct, frozen=True):
             usd=summary.spent.usd,
             tokens=summary.spent.tokens,
             calls=summary.spent.calls,
+            lost_usd=summary.lost.usd,
             question=self.asks,
         )
 

@@ -25,6 +25,7 @@ from chargehand.engine.plan import digest
 from chargehand.engine.roster import Match
 from chargehand.engine.state import Work
 from chargehand.errors import RunUnknown
+from chargehand.memory.conversations import scope_of
 from chargehand.runtime.files import read_files
 from chargehand.runtime.runner import checked
 from chargehand.server.api.control import answer_question
@@ -66,7 +67,7 @@ from chargehand.server.openai.request import (
     summary_part,
     text_part,
 )
-from chargehand.server.routing import CALLER, Api, ApiCaller
+from chargehand.server.routing import CALLER, Api, ApiCaller, asker_of
 from chargehand.server.run_control import RecordedRun, read_run, tell_run, wait_for_run
 from chargehand.server.streams import Output, event, streamed
 from chargehand.server.teams import Teams
@@ -89,6 +90,10 @@ class Call(Struct, frozen=True):
     conversation: Conversation
     request: TeamRequest
     wanted: ev.AnswerFormat | None = None
+    labels: Mapping[str, str] = {}
+    """Those of the run."""
+    asker: str = ""
+    """The id of the key that the call came with; empty: it came without."""
 
     @property
     def answering_work(self) -> str:
@@ -144,7 +149,13 @@ async def _begin(tenant: Tenant, call: Call, listener: Listener | None, key: Run
     goal = call.conversation.goal(heeds_wishes=heeds_wishes)
     material = (*call.conversation.material(), *await read_files(tenant.journal.files, call.request.files))
     request = team.request(goal, now, seed=None if key is None else key.seed)
-    request = structs.replace(request, inputs=material, outside=bool(material))
+    request = structs.replace(
+        request,
+        inputs=material,
+        outside=bool(material),
+        labels=dict(call.labels),
+        scope=scope_of(call.labels, asker=call.asker),
+    )
     if call.wanted is not None:
         request = structs.replace(request, answer_format=call.wanted)
     if target.worker:
@@ -511,7 +522,8 @@ async def create_chat(request: Request, tenant: Tenant) -> Response:
     check_attachments(target, attachments)
     stop = read_stops(sent.stop)
     files = await keep_attachments(tenant, attachments)
-    call = Call(target, conversation, TeamRequest(target.id, target.worker, stop=stop, files=files), wanted)
+    recorded_request = TeamRequest(target.id, target.worker, stop=stop, files=files)
+    call = Call(target, conversation, recorded_request, wanted, labels=sent.labels, asker=asker_of(request))
     if sent.stream:
         return await _stream(request, tenant, sent, call, lambda begun: ChatWriter(_chat_head(begun.recorded, sent)))
     run = await run_call(request, tenant, sent, call)
@@ -537,7 +549,7 @@ async def create_response(request: Request, tenant: Tenant) -> Response:
         earlier = await _stored(tenant, sent.previous_response_id, "previous_response_id")
         if earlier.is_asking(sent.previous_response_id):
             return await _answer_response(request, tenant, sent, earlier)
-    call = await _response_call(tenant, sent, target)
+    call = structs.replace(await _response_call(tenant, sent, target), asker=asker_of(request))
     if sent.stream:
         head_of = functools.partial(_response_head, tenant, call.request)
         return await _stream(request, tenant, sent, call, lambda begun: ResponseWriter(head_of(begun)))
@@ -656,7 +668,7 @@ async def _response_call(tenant: Tenant, sent: ResponseSent, target: TeamTarget)
         metadata=sent.metadata,
         files=files,
     )
-    return Call(target, conversation, request, wanted)
+    return Call(target, conversation, request, wanted, labels=sent.labels)
 
 
 class _Earlier(Struct, frozen=True):

@@ -4,6 +4,7 @@ Fields that are not declared here are ignored; fields that cannot be honoured ar
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeAlias, cast
 
@@ -82,7 +83,34 @@ class StreamOptions(Struct, frozen=True):
     include_usage: bool = False
 
 
-class ChatSent(Struct, frozen=True):
+_LONGEST_LABEL = 200
+_LABEL_NAME = re.compile(r"[^:]{1,63}")
+_MAX_LABELS = 31
+UserName: TypeAlias = Annotated[str, Meta(max_length=_LONGEST_LABEL)]
+
+
+class ForUser(Struct, frozen=True, kw_only=True):
+    """For whom a request is made, in the words of the client."""
+
+    user: UserName | None = None
+    safety_identifier: UserName | None = None
+    """The later name of `user`."""
+    metadata: dict[str, Any] | None = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of the run: the user, and the texts of the metadata that fit into a label."""
+        labels = {
+            name: value
+            for name, value in (self.metadata or {}).items()
+            if isinstance(value, str) and len(value) <= _LONGEST_LABEL and _LABEL_NAME.fullmatch(name)
+        }
+        labels = dict(list(labels.items())[:_MAX_LABELS])
+        user = self.user or self.safety_identifier
+        return {**labels, "user": user} if user else labels
+
+
+class ChatSent(ForUser, frozen=True):
     model: ModelName
     messages: Annotated[list[MessageSent], Meta(min_length=1, max_length=_MAX_ITEMS)]
     stream: bool | None = None
@@ -104,7 +132,7 @@ class TextSent(Struct, frozen=True):
     format: FormatSent | None = None
 
 
-class ResponseSent(Struct, frozen=True):
+class ResponseSent(ForUser, frozen=True):
     model: ModelName
     input: str | Annotated[list[MessageSent], Meta(max_length=_MAX_ITEMS)]
     instructions: str | None = None
@@ -118,7 +146,6 @@ class ResponseSent(Struct, frozen=True):
     parallel_tool_calls: bool | None = None
     max_output_tokens: int | None = None
     text: TextSent | None = None
-    metadata: dict[str, str] | None = None
 
 
 # --- what is refused
@@ -378,7 +405,7 @@ class TeamRequest(Struct, frozen=True, omit_defaults=True):
     previous: str = ""
     instructions: str = ""
     background: bool = False
-    metadata: dict[str, str] | None = None
+    metadata: dict[str, Any] | None = None
     stop: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     """Ids of the files in it, which a next request goes on from, too."""

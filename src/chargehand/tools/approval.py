@@ -1,0 +1,180 @@
+"""Which calls of a tool need approval: conditions on their arguments, or a function of arguments and caller.
+
+A condition that cannot be decided asks. No condition is code: a text such as `> 500` is split into an operator and a
+value.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, cast, get_type_hints
+
+import msgspec
+from msgspec import Struct
+
+from chargehand.errors import Invalid
+from chargehand.text.words import did_you_mean
+from chargehand.tools.schema import Arguments, Caller, problems
+
+Operator: TypeAlias = Literal[">", ">=", "<", "<=", "==", "!=", "in", "not in"]
+Scalar: TypeAlias = str | bool | int | float
+Condition: TypeAlias = Scalar | Sequence[Scalar]
+"""A text with an operator (`> 500`, `not in [EUR, CHF]`), a value that the argument must equal, or a list of them."""
+Conditions: TypeAlias = Mapping[str, Condition]
+"""Conditions by the name of an argument; all of them must hold."""
+_ORDERED: tuple[Operator, ...] = (">", ">=", "<", "<=")
+_WRITTEN = re.compile(r"\s*(>=|<=|==|!=|>|<|not\s+in(?=\s*\[)|in(?=\s*\[))\s*(.*?)\s*", re.DOTALL)
+
+
+class Comparison(Struct, frozen=True):
+    """One condition on one argument."""
+
+    argument: str
+    operator: Operator
+    value: object
+    """A list for `in` and `not in`."""
+
+    def holds(self, arguments: Mapping[str, object]) -> bool:
+        """Check the condition; True where it cannot be decided: the argument is left out, or not of a fitting type."""
+        if self.argument not in arguments:
+            return True
+        given = arguments[self.argument]
+        match self.operator:
+            case "in" | "==":
+                values = self.values
+                return given in values or not any(_is_alike(given, value) for value in values)
+            case "not in" | "!=":
+                return given not in self.values
+            case _:
+                return self._is_ordered(given)
+
+    @property
+    def values(self) -> list[object]:
+        return cast("list[object]", self.value) if isinstance(self.value, list) else [self.value]
+
+    def _is_ordered(self, given: object) -> bool:
+        if isinstance(given, bool) or not isinstance(given, int | float):
+            return True
+        bound = cast("float", self.value)
+        return {">": given > bound, ">=": given >= bound, "<": given < bound, "<=": given <= bound}[self.operator]
+
+
+def _is_alike(given: object, value: object) -> bool:
+    """Check that two values are of one type of JSON, so that they can be compared."""
+    kinds = (bool, int | float, str)
+    return any(isinstance(given, kind) and isinstance(value, kind) for kind in kinds)
+
+
+def read_conditions(written: Conditions) -> tuple[Comparison, ...]:
+    """Return the comparisons; Invalid for a condition that cannot be read."""
+    return tuple(_read_condition(argument, condition) for argument, condition in written.items())
+
+
+def _read_condition(argument: str, written: Condition) -> Comparison:
+    if isinstance(written, Sequence) and not isinstance(written, str):
+        if not written:
+            raise Invalid(f"{argument}: the list is empty; name the values of which each asks")
+        return Comparison(argument, "in", list(written))
+    match = _WRITTEN.fullmatch(written) if isinstance(written, str) else None
+    if match is None:
+        return Comparison(argument, "==", written)
+    operator = cast("Operator", " ".join(match[1].split()))
+    value = _read_list(match[2]) if operator in ("in", "not in") else _read_value(match[2])
+    if value is None or value == []:
+        raise Invalid(f"{argument}: {written!r} names no value; write for example '> 500' or 'not in [EUR, CHF]'")
+    if operator in _ORDERED and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise Invalid(f"{argument}: {written!r} compares with {match[2]!r}, which is no number; use == or in for texts")
+    return Comparison(argument, operator, value)
+
+
+def _read_list(text: str) -> list[object] | None:
+    if not text.endswith("]"):
+        return None
+    items = [_read_value(item.strip()) for item in text[1:-1].split(",") if item.strip()]
+    return None if None in items else items
+
+
+def _read_value(text: str) -> object | None:
+    """Return the value of a number, `true`, `false` or a text, in quotes or without; None where there is none."""
+    if not text:
+        return None
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    try:
+        value: object = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    return value if isinstance(value, bool | int | float) else text
+
+
+def check_conditions(written: Conditions, tool: str, schema: Mapping[str, Any]) -> None:
+    """Raise Invalid for a condition on an argument that the tool does not have, or with a value it cannot take."""
+    root = dict(schema)
+    arguments: dict[str, Any] = root.get("properties", {})
+    if not written:
+        raise Invalid(f"the conditions of {tool!r} are empty; name an argument, for example {{amount: '> 500'}}")
+    for comparison in read_conditions(written):
+        name = comparison.argument
+        if name not in arguments:
+            raise Invalid(f"{tool!r} has no argument {name!r}; {did_you_mean(name, arguments)}")
+        for value in comparison.values:
+            if misfits := list(problems(value, arguments[name], name, root)):
+                raise Invalid(f"a condition on {tool!r} can never be decided: {misfits[0]}")
+
+
+def must_ask(written: Conditions, arguments: str, schema: Mapping[str, Any]) -> bool:
+    """Check whether a call with these arguments meets all conditions. Arguments that cannot be read ask."""
+    try:
+        given = msgspec.json.decode(arguments or "{}", type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return True
+    parts: dict[str, dict[str, object]] = schema.get("properties", {})
+    plain = {name: part["default"] for name, part in parts.items() if "default" in part}
+    plain.update({name: value for name, value in given.items() if value is not None})
+    return all(comparison.holds(plain) for comparison in read_conditions(written))
+
+
+# --- functions
+
+
+class ApprovalFunction(Struct, frozen=True):
+    """A function that decides whether a call needs approval, and what it is given."""
+
+    function: Callable[..., object]
+    names: tuple[str, ...]
+    """The arguments of the call that it takes."""
+    caller: str = ""
+    """The parameter that takes the `Caller`; empty: it has none."""
+
+    def values(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        """Return what to call it with."""
+        values = {name: arguments[name] for name in self.names if name in arguments}
+        return {**values, self.caller: caller} if self.caller else values
+
+
+def approval_function(function: Callable[..., object], arguments: Arguments) -> ApprovalFunction:
+    """Return a function as it decides on calls of a tool; Invalid where it cannot be called with their arguments."""
+    owner = f"tool {arguments.tool!r}: approve"
+    try:
+        parameters = inspect.signature(function).parameters.values()
+        target = function if inspect.isroutine(function) else type(function).__call__
+        hints = get_type_hints(target)
+    except Exception as error:  # resolving names runs whatever stands in the annotations
+        raise Invalid(f"{owner} has a signature that cannot be read ({error}); use a typed function") from error
+    known: dict[str, Any] = arguments.schema.get("properties", {})
+    names: list[str] = []
+    caller = ""
+    for parameter in parameters:
+        if hints.get(parameter.name) is Caller:
+            caller = parameter.name
+        elif parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise Invalid(f"{owner} takes {str(parameter)!r}; name the arguments of the tool that it decides by")
+        elif parameter.name in known:
+            names.append(parameter.name)
+        elif parameter.default is parameter.empty:
+            hint = did_you_mean(parameter.name, known)
+            raise Invalid(f"{owner} takes {parameter.name!r}, which is no argument of the tool; {hint}")
+    returned = hints.get("return", bool)
+    if returned is not bool:
+        raise Invalid(f"{owner} returns {getattr(returned, '__name__', returned)}; it must return a bool")
+    return ApprovalFunction(function, tuple(names), caller)
