@@ -8,9 +8,10 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from math import ceil
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
+from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -34,6 +35,7 @@ from chargehand.server.extension import (
 with OfExtra("A2A", "a2a"):
     from a2a.helpers.proto_helpers import get_data_parts, get_message_text
     from a2a.server.context import ServerCallContext
+    from a2a.server.jsonrpc_models import JSONRPCError
     from a2a.server.request_handlers.request_handler import RequestHandler
     from a2a.server.request_handlers.response_helpers import agent_card_to_dict, build_error_response
     from a2a.server.routes.common import ServerCallContextBuilder
@@ -44,7 +46,6 @@ with OfExtra("A2A", "a2a"):
         A2AError,
         InternalError,
         InvalidParamsError,
-        JSONParseError,
         PushNotificationNotSupportedError,
         TaskNotCancelableError,
         TaskNotFoundError,
@@ -274,20 +275,32 @@ async def _card(request: Request) -> Response:
     return JSONResponse(agent_card_to_dict(card_of(team, url)))
 
 
-def _check_body(raw: bytes) -> None:
-    """Raise an error of the protocol for a body that the SDK would log a traceback for."""
+class _RpcRequest(Struct):
+    """The frame of a JSON-RPC request."""
+
+    jsonrpc: Literal["2.0"]
+    method: str
+    id: str | int | None = None
+    params: Any = msgspec.field(default_factory=dict[str, Any])
+
+
+def _check_body(raw: bytes) -> tuple[str | int | None, JSONRPCError] | None:
+    """Return the id and the error of a request that the SDK would log a traceback for; None: it is in order."""
     try:
-        body = msgspec.json.decode(raw)
+        request = msgspec.json.decode(raw, type=_RpcRequest)
+    except msgspec.ValidationError as error:
+        return None, JSONRPCError(code=-32600, message=f"the body is no JSON-RPC request: {error}")
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise JSONParseError(message=f"the body is not JSON: {error}") from error
-    fields = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
-    params = JsonRpcDispatcher.METHOD_TO_MODEL.get(str(fields.get("method")))
+        return None, JSONRPCError(code=-32700, message=f"the body is not JSON: {error}")
+    params = JsonRpcDispatcher.METHOD_TO_MODEL.get(request.method)
     if params is None:
-        return  # the SDK says what is wrong
+        return None  # the SDK names the method
     try:
-        ParseDict(fields.get("params", {}), params(), ignore_unknown_fields=True)
+        ParseDict(request.params, params(), ignore_unknown_fields=True)
     except (ParseError, AttributeError, TypeError) as error:
-        raise InvalidParamsError(message=f"the params are not those of {fields['method']}: {error}") from error
+        message = f"the params are not those of {request.method}: {error}"
+        return request.id, JSONRPCError(code=-32602, message=message)
+    return None
 
 
 def a2a_api() -> HttpApi:
@@ -296,10 +309,8 @@ def a2a_api() -> HttpApi:
 
     async def call(request: Request) -> Response:
         await tenant_of(request.scope).team(request.path_params["team"])  # 404 where there is none
-        try:
-            _check_body(await request.body())
-        except A2AError as error:
-            return JSONResponse(build_error_response(None, error))
+        if wrong := _check_body(await request.body()):
+            return JSONResponse(build_error_response(*wrong))
         request.state.problem = None
         response = await dispatcher.handle_requests(request)
         problem: Problem | None = request.state.problem

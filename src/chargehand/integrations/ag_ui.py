@@ -81,7 +81,7 @@ async def _begin_or_resume(tenant: TenantClient, team: str, sent: RunInput) -> S
         team,
         requests[-1],
         key=msgspec.json.encode((sent.thread_id, sent.run_id)).decode(),
-        key_name="runId of this thread",
+        key_name="runId",
         labels={THREAD: sent.thread_id},
         thread=sent.thread_id,
     )

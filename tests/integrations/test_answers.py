@@ -1,0 +1,292 @@
+"""Answers of persons over A2A, AG-UI and MCP: each reaches the question that its giver was shown, and counts once."""
+
+import time
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from a2a.helpers.proto_helpers import new_data_part, new_text_part
+from ag_ui.core.types import ResumeEntry
+
+from chargehand import Plan, Reply, Request, ScriptedModel, Supervisor, Task, Team, ToolCall, Worker, tool
+from tests.integrations.doors import DOORS, PLUGINS, A2aDoor, AgUiDoor, DoorRefused, McpDoor, door_apis
+from tests.integrations.serving import Process
+from tests.server.api import Garden
+from tests.server.running import running, settings_in
+
+Paid = list[str]
+
+
+def _payer(name: str, paid: Paid, *replies: tuple[str, ...]) -> Team:
+    """Return a team that pays the payees of each reply of its model, one reply after the other."""
+
+    @tool(effect="effect", approve=True)
+    async def pay(payee: str) -> str:
+        """Pay somebody."""
+        paid.append(payee)
+        return f"receipt {payee}"
+
+    def work(request: Request) -> Reply | str:
+        rounds = sum(message.role == "assistant" for message in request.messages)
+        if rounds >= len(replies):
+            return "Paid."
+        calls = (ToolCall(f"{rounds}-{payee}", "pay", f'{{"payee": "{payee}"}}') for payee in replies[rounds])
+        return Reply(calls=tuple(calls), finish="tools")
+
+    plan = Plan((Task("t1", "Pay them.", "clerk"),), "forward")
+    worker = Worker("clerk", "pays", tools=[pay], model=ScriptedModel(work))
+    return Team([worker], name=name, supervisor=Supervisor(plan=plan))
+
+
+class Office:
+    """A server of teams that pay, and what they paid."""
+
+    def __init__(self, home: Garden, paid: Paid) -> None:
+        self.home = home
+        self.paid = paid
+
+    def door(self, name: str) -> A2aDoor | AgUiDoor | McpDoor:
+        return DOORS[name](self.home.server.url, self.home.server.headers)
+
+    def a2a(self) -> A2aDoor:
+        return A2aDoor(self.home.server.url, self.home.server.headers)
+
+    def answer_elsewhere(self, run: str, number: int) -> None:
+        """Approve over the server's own API, as another person would."""
+        body = {"number": number, "verdict": "approve"}
+        assert self.home.client.post(f"/api/runs/{run}/answer", json=body).status_code == 200
+        self.home.wait(run, "needs_input", "complete")
+
+
+@contextmanager
+def served(folder: Path) -> Generator[Office]:
+    paid: Paid = []
+    teams = (_payer("serial", paid, ("Ott",), ("Bob",)), _payer("both", paid, ("Ott", "Bob")))
+    with (
+        running(settings_in(folder, teams=teams, grace=0.2), apis=door_apis()) as server,
+        httpx.Client(base_url=server.url, headers=server.headers, timeout=60) as client,
+    ):
+        yield Office(Garden(server, client, folder), paid)
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Generator[Office]:
+    with served(tmp_path) as found:
+        yield found
+
+
+def number_of(document: dict[str, Any]) -> int:
+    return document["question"]["number"]
+
+
+every_door = pytest.mark.parametrize("name", DOORS)
+
+
+@every_door
+def test_the_same_answer_again_changes_nothing_and_leaves_the_next_question_open(office: Office, name: str) -> None:
+    door = office.door(name)
+    run = door.begin("serial")
+    first = door.answer(run, 1, "approve", "m-77")
+    assert number_of(first) == 2
+    again = door.answer(run, 1, "approve", "m-77")
+    assert number_of(again) == 2
+    assert office.paid == ["Ott"]
+    assert door.answer(run, 2, "approve", "m-78")["state"] == "complete"
+    assert door.answer(run, 1, "approve", "m-77")["state"] == "complete", "also after the end"
+    assert office.paid == ["Ott", "Bob"]
+
+
+@every_door
+def test_an_answer_with_a_wrong_or_an_old_number_is_refused(office: Office, name: str) -> None:
+    door = office.door(name)
+    run = door.begin("serial")
+    with pytest.raises(DoorRefused, match=r"question 7|#7"):
+        door.answer(run, 7, "approve")
+    office.answer_elsewhere(run, 1)
+    with pytest.raises(DoorRefused, match="question 1 is not being asked"):
+        door.answer(run, 1, "approve")
+    assert office.paid == ["Ott"]
+
+
+@every_door
+def test_another_answer_to_the_same_question_is_refused_and_the_first_counts(office: Office, name: str) -> None:
+    door = office.door(name)
+    run = door.begin("serial")
+    door.answer(run, 1, "approve", "m-1")
+    with pytest.raises(DoorRefused, match="came before with another answer"):
+        door.answer(run, 1, "reject: too dear", "m-1")
+    assert office.paid == ["Ott"]
+
+
+@every_door
+def test_an_answer_after_the_end_is_refused(office: Office, name: str) -> None:
+    door = office.door(name)
+    run = door.begin("serial")
+    office.answer_elsewhere(run, 1)
+    office.answer_elsewhere(run, 2)
+    with pytest.raises(DoorRefused) as refused:
+        door.answer(run, 2, "reject: too late")
+    assert "POST" not in str(refused.value), "it names no call of another API"
+    assert office.paid == ["Ott", "Bob"]
+
+
+@every_door
+def test_all_calls_that_wait_are_told_and_each_gets_its_verdict(office: Office, name: str) -> None:
+    door = office.door(name)
+    run = door.begin("both")
+    question = door.document(run)["question"]
+    told = [(call["call"], call["tool"], call["arguments"], call["because"]) for call in question["calls"]]
+    assert told == [(1, "pay", {"payee": "Ott"}, "declared"), (2, "pay", {"payee": "Bob"}, "declared")]
+    assert "1 of 2" in question["message"]
+    assert "Bob" in question["message"]
+    document = door.answer(run, 1, {"1": "approve", "2": "reject: unknown payee"})
+    assert document["state"] in ("complete", "partial")
+    assert office.paid == ["Ott"]
+
+
+@every_door
+def test_one_word_for_several_calls_is_refused(office: Office, name: str) -> None:
+    door = office.door(name)
+    run = door.begin("both")
+    with pytest.raises(DoorRefused, match=r"2 calls .*Ott.*Bob"):
+        door.answer(run, 1, "approve")
+    assert office.paid == []
+
+
+_TEAM = """
+import time
+from pathlib import Path
+from chargehand import *
+
+PAID = Path(__file__).with_name("paid")
+HELD = Path(__file__).with_name("held")
+
+@tool(effect="idempotent", approve=True)
+def pay(payee: str) -> str:
+    "Pay somebody. The same payment again is the same payment."
+    (PAID / payee).touch()
+    while HELD.exists():
+        time.sleep(0.01)
+    return f"receipt {payee}"
+
+def work(request):
+    rounds = sum(message.role == "assistant" for message in request.messages)
+    if rounds == 2:
+        return "Paid."
+    payee = ("Ott", "Bob")[rounds]
+    return Reply(calls=(ToolCall(payee, "pay", f'{{"payee": "{payee}"}}'),), finish="tools")
+
+plan = Plan((Task("t1", "Pay them.", "clerk"),), "forward")
+workers = [Worker("clerk", "pays", tools=[pay], model=ScriptedModel(work))]
+serial = Team(workers, name="serial", supervisor=Supervisor(plan=plan, model=ScriptedModel(lambda _: "All.")))
+"""
+
+
+@every_door
+def test_an_answer_cut_by_kill_9_counts_once_when_it_is_sent_again(name: str, tmp_path: Path) -> None:
+    (tmp_path / "served.py").write_text(_TEAM)
+    (tmp_path / "paid").mkdir()
+    (tmp_path / "held").touch()
+    server = Process(tmp_path, *PLUGINS, team="served:serial")
+    door = DOORS[name](server.url, server.headers)
+    try:
+        run = door.begin("serial")
+        with ThreadPoolExecutor(1) as threads:
+            cut = threads.submit(door.answer, run, 1, "approve", "m-77")
+            while not (tmp_path / "paid" / "Ott").exists():
+                assert not cut.done(), cut.result()
+                time.sleep(0.01)
+            server.kill()
+            assert cut.exception() is not None, "the client does not know whether its answer was taken"
+    finally:
+        server.close()
+    (tmp_path / "held").unlink()
+    server = Process(tmp_path, *PLUGINS, port=int(server.url.rpartition(":")[2]), team="served:serial")
+    try:
+        assert number_of(door.answer(run, 1, "approve", "m-77")) == 2
+        assert not (tmp_path / "paid" / "Bob").exists()
+        assert door.answer(run, 2, "approve", "m-78")["state"] == "complete"
+    finally:
+        server.close()
+
+
+# --- words without a number: A2A
+
+
+def test_words_are_good_for_the_question_that_the_client_was_shown_last(office: Office) -> None:
+    door = office.a2a()
+    run = door.begin("serial")
+    office.answer_elsewhere(run, 1)
+    with pytest.raises(DoorRefused, match="question 2 was not shown here"):
+        door.say(run, "approve")
+    assert office.paid == ["Ott"]
+    assert number_of(door.document(run)) == 2
+    assert door.say(run, "approve")["state"] == "complete"
+    assert office.paid == ["Ott", "Bob"]
+
+
+def test_the_same_words_again_do_not_answer_the_next_question(office: Office) -> None:
+    door = office.a2a()
+    run = door.begin("serial")
+    assert number_of(door.say(run, "approve", "m-77")) == 2
+    assert number_of(door.say(run, "approve", "m-77")) == 2
+    assert office.paid == ["Ott"]
+
+
+def test_words_beside_a_number_answer_that_question_only(office: Office) -> None:
+    door = office.a2a()
+    run = door.begin("serial")
+    parts = [new_text_part("approve"), new_data_part({"number": 1})]
+    assert door.send("serial", parts, task=run).status.message.parts[1].data.struct_value["number"] == 2
+    with pytest.raises(DoorRefused, match="question 1 is not being asked"):
+        door.send("serial", parts, task=run)
+    assert office.paid == ["Ott"]
+
+
+def test_after_a_restart_words_need_a_number_or_another_look(tmp_path: Path) -> None:
+    with served(tmp_path) as office:
+        before = office.a2a()
+        run = before.begin("serial")
+        before.say(run, "approve", "m-1")
+    with served(tmp_path) as office:
+        door = office.a2a()
+        door.teams[run] = "serial"
+        with pytest.raises(DoorRefused, match="question 2 was not shown here"):
+            door.say(run, "approve", "m-2")
+        assert number_of(door.say(run, "approve", "m-1")) == 2, "the message of before is still known"
+        assert office.paid == []
+        assert door.answer(run, 2, "approve")["state"] == "complete"
+        assert office.paid == ["Bob"]
+
+
+# --- several interrupts: AG-UI
+
+
+def test_of_several_resume_entries_the_open_one_is_answered(office: Office) -> None:
+    door = AgUiDoor(office.home.server.url, office.home.server.headers)
+    run = door.begin("serial")
+    door.answer(run, 1, "approve")
+    entries = [ResumeEntry(interrupt_id=f"{run}#{number}", status="resolved", payload="approve") for number in (1, 2)]
+    assert door.resume(run, entries)["state"] == "complete"
+    assert office.paid == ["Ott", "Bob"]
+
+
+def test_a_resume_entry_that_was_never_told_is_refused_with_the_others(office: Office) -> None:
+    door = AgUiDoor(office.home.server.url, office.home.server.headers)
+    run = door.begin("serial")
+    entries = [ResumeEntry(interrupt_id=f"{run}#{number}", status="resolved", payload="approve") for number in (1, 9)]
+    with pytest.raises(DoorRefused, match="#9"):
+        door.resume(run, entries)
+    assert office.paid == []
+
+
+def test_an_interrupt_that_is_cancelled_declines_every_call(office: Office) -> None:
+    door = AgUiDoor(office.home.server.url, office.home.server.headers)
+    run = door.begin("both")
+    document = door.resume(run, [ResumeEntry(interrupt_id=f"{run}#1", status="cancelled")])
+    assert document["state"] in ("complete", "partial")
+    assert office.paid == []
