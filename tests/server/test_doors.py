@@ -14,6 +14,7 @@ import openai
 import pytest
 
 from tests.cli.commands import chargehand
+from tests.integrations.doors import DOORS, door_apis
 from tests.server.api import Garden
 from tests.server.door_teams import Case, cases
 from tests.server.running import running, settings_in
@@ -49,7 +50,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
     folder = tmp_path_factory.mktemp("doors")
     settings = settings_in(folder / "data", teams=tuple(case.team for case in CASES.values()), grace=0.2)
     with (
-        running(settings) as server,
+        running(settings, apis=door_apis()) as server,
         httpx.Client(base_url=server.url, headers=server.headers, timeout=30) as client,
     ):
         yield Runs(Garden(server, client, folder), folder)
@@ -180,3 +181,16 @@ def test_a_response_tells_the_same(runs: Runs, name: str) -> None:
     assert told["status"] == ("incomplete" if own["reason"] == "budget" else STATUSES.get(state, state))
     if state in ("complete", "partial"):
         assert told["text"].startswith(str(answer))
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("name", CASES)
+def test_a2a_ag_ui_and_mcp_tell_the_same(runs: Runs, door: str, name: str) -> None:
+    """AG-UI shows only runs that were begun over it, so each protocol begins a run of its own."""
+    reader = DOORS[door](runs.home.server.url, runs.home.server.headers)
+    run = reader.begin(name)
+    drive(runs.home, run, name)
+    own = runs.own.document(run)
+    for call in own["question"]["calls"] if own["question"] else ():
+        call.setdefault("because", "declared")
+    assert reader.document(run) == own
