@@ -398,6 +398,16 @@ class Runner:
         drive = self._under_way[run]
         await drive.ask(report)
 
+    def keeps_question(self, run: str, number: int) -> bool:
+        """Return whether a function of this process is asked a question of a run, or has answered it just now."""
+        drive = self._under_way.get(run)
+        return drive is not None and drive.keeps_question(number)
+
+    async def decided(self, run: str, number: int) -> None:
+        """Wait until a question of a run is answered, or left to a person."""
+        if (drive := self._under_way.get(run)) is not None:
+            await drive.decided(number)
+
     def _check_members(self, run: str, state: RunState) -> None:
         if self._members is not None:
             began = f" {state.requested.team!r}" if state.requested.team else ""
@@ -467,7 +477,8 @@ class Runner:
             self._load.enter(lease.run, drive.state)
         try:
             async with receiving_commands(self._journal, drive):
-                if self._callbacks is None:
+                # what a run inside another asks is asked, and answered, in the outermost one
+                if self._callbacks is None or drive.state.requested.parent is not None:
                     await drive.to_end(first=also, wait_for_input=wait_for_input)
                 else:
                     await drive_with_answers(drive, self._callbacks, also)

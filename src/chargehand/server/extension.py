@@ -366,8 +366,11 @@ async def _until_asked(
     """A stream up to a question that a person has not answered yet."""
     async for item in stream:
         yield item
-        is_question = isinstance(item, Entry) and isinstance(item.event, ev.InputRequested)
-        if is_question and (await run_info(tenant, run)).summary.state == "needs_input":
+        if not isinstance(item, Entry) or not isinstance(item.event, ev.InputRequested):
+            continue
+        if (runner := tenant.runner_of(run)) is not None:
+            await runner.decided(run, item.event.number)
+        if (await run_info(tenant, run)).summary.state == "needs_input":
             return
 
 

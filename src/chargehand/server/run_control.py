@@ -231,7 +231,7 @@ class Recovery:
         async with self._slots:
             try:
                 recorded = await read_run(self._tenant, run)
-                if not recorded.requested.team or not goes_on(recorded.state):
+                if not recorded.requested.team or not (goes_on(recorded.state) or self._is_program_asked(recorded)):
                     return
                 if not self._is_wanted(recorded.state):
                     self.left[run] = f"the server was started with --resume {self._tenant.settings.resume}"
@@ -246,6 +246,14 @@ class Recovery:
                 return  # another process drives it
             except ChargehandError as error:
                 self.left[run] = str(error)
+
+    def _is_program_asked(self, recorded: RecordedRun) -> bool:
+        """Return whether the team's `on_approval` is to decide its question: it may have been cut while it did."""
+        state = recorded.state
+        if state.requested.parent is not None or state.paused or state.ended is not None or state.input is None:
+            return False
+        team = self._tenant.part(Teams).teams.get(recorded.requested.team)
+        return team is not None and team.on_approval is not None and state.input.what in ("plan", "tool")
 
     def _is_wanted(self, state: RunState) -> bool:
         """Whether the operator wants a run to be resumed; one that was stopped in an orderly way says so."""

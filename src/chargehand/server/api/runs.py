@@ -149,6 +149,7 @@ async def run_info(tenant: Tenant, run: str, *, plain: bool = False) -> RunInfo:
     team = tenant.part(Teams).teams.get(state.requested.team)
     tracings = answer_tracings(state)
     plan = planned(state)
+    is_asked = is_program_asked(tenant, run, state)
     return RunInfo(
         summary=summary_of(tenant, run, state, is_held=await _is_held_elsewhere(tenant, run, state)),
         plan=plan,
@@ -156,7 +157,7 @@ async def run_info(tenant: Tenant, run: str, *, plain: bool = False) -> RunInfo:
         gaps=traced.gaps,
         answer=_answer_of(state, traced.answer, plain=plain),
         notice=" ".join(filter(None, ("" if team is None else team.notice, *noted_facts(entries)))),
-        question=None if state.ended is not None else state.input,
+        question=None if state.ended is not None or is_asked else state.input,
         deadline=state.requested.deadline,
         limits=RunLimits(budget.usd, budget.tokens, budget.calls) if state.ledger.capped else None,
         notes=tuple(traced.notes),
@@ -164,7 +165,7 @@ async def run_info(tenant: Tenant, run: str, *, plain: bool = False) -> RunInfo:
         untraced={task: tracing.untraced for task, tracing in tracings.items() if tracing.untraced},
         now=time.time(),
         forecast=None if state.ended is not None or not plan.tasks else await _forecast(tenant, state, plan),
-        asks=read_question(state),
+        asks=None if is_asked else read_question(state),
     )
 
 
@@ -196,15 +197,23 @@ async def _is_held_elsewhere(tenant: Tenant, run: str, state: RunState) -> bool:
     return (await tenant.journal.row(root)).held
 
 
+def is_program_asked(tenant: Tenant, run: str, state: RunState) -> bool:
+    """Return whether the open question of a run is decided by a function of its team just now, not by a person."""
+    runner = tenant.runner_of(run)
+    return runner is not None and state.input is not None and runner.keeps_question(run, state.input.number)
+
+
 def state_of(tenant: Tenant, run: str, state: RunState, *, is_held: bool = False) -> State:
     """Return where a run stands. `is_held`: a process has claimed it."""
+    if state.ended is None and is_program_asked(tenant, run, state):
+        return "running"
     return read_state(state, is_driven=is_held or tenant.runs.is_running(root_of(run, state.requested)))
 
 
 def summary_of(tenant: Tenant, run: str, state: RunState, *, is_held: bool = False) -> RunSummary:
     requested = state.requested
     end = state.ended
-    question = read_question(state)
+    question = None if is_program_asked(tenant, run, state) else read_question(state)
     tasks = [progress for progress in state.tasks.values() if progress.parent is None]
     return RunSummary(
         run=run,
