@@ -286,6 +286,14 @@ def test_words_beside_a_number_answer_that_question_only(office: Office) -> None
     assert office.paid == ["Ott"]
 
 
+def test_the_order_of_the_fields_of_an_answer_does_not_make_it_another_one(office: Office) -> None:
+    door = office.a2a()
+    run = door.begin("serial")
+    for fields in ({"verdict": "approve", "number": 1}, {"number": 1, "verdict": "approve"}):
+        door.send("serial", [new_data_part(fields)], task=run, message="m-1")
+    assert office.paid == ["Ott"]
+
+
 def test_after_a_restart_words_need_a_number_or_another_look(tmp_path: Path) -> None:
     with served(tmp_path) as office:
         before = office.a2a()

@@ -296,7 +296,7 @@ class TenantClient:
             key_name: What the client calls that id, for errors.
         """
         tenant = self._require("run")
-        sent = msgspec.json.encode(answer)
+        sent = msgspec.json.encode(answer, order="deterministic")  # fields of a data part of A2A come in any order
         message = MessageKey(digest(self._client, key), digest(sent)) if key else None
         if message is not None and await has_answered(tenant, run, message, key_name):
             return await run_info(tenant, run)
