@@ -310,21 +310,6 @@ async def test_what_a_remote_agent_asks_is_asked_of_the_person(tmp_path: Path) -
         assert len(home.client.get("/api/runs").json()["runs"]) == 1, "the task went on, and was not begun again"
 
 
-async def test_the_answer_to_a_remote_agent_names_the_question_that_it_asked(tmp_path: Path) -> None:
-    team = team_in(tmp_path / "team")
-    team.write_text(f"{team.read_text()}policy: {{approve: true}}\n")
-    with served(tmp_path) as home:
-        local = asking(worker_of(home), MemoryJournal())
-        waiting = await local.run("Ask the garden.")
-        (remote,) = home.client.get("/api/runs").json()["runs"]
-        answer = {"number": 1, "verdict": "approve"}
-        assert home.client.post(f"/api/runs/{remote['run']}/answer", json=answer).status_code == 200
-        home.wait(remote["run"], "complete")
-        result = await local.resume(waiting.run, "reject: too dear")
-        assert result.ending == "failed", "the question was answered elsewhere"
-        assert "asks nothing" in result.gaps[0].message
-
-
 async def test_a_cancelled_attempt_cancels_the_remote_task(tmp_path: Path) -> None:
     with served(tmp_path) as home:
         home.hold()

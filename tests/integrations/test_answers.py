@@ -1,5 +1,6 @@
 """Answers of persons over A2A, AG-UI and MCP: each reaches the question that its giver was shown, and counts once."""
 
+import asyncio
 import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from ag_ui.core.types import ResumeEntry
 
 from chargehand import (
     CallKey,
+    MemoryJournal,
     Plan,
     Policy,
     Reply,
@@ -26,6 +28,7 @@ from chargehand import (
     Worker,
     tool,
 )
+from chargehand.integrations.a2a_worker import from_a2a
 from tests.integrations.doors import DOORS, PLUGINS, A2aDoor, AgUiDoor, DoorRefused, McpDoor, door_apis
 from tests.integrations.serving import Process
 from tests.server.api import Garden
@@ -308,6 +311,22 @@ def test_after_a_restart_words_need_a_number_or_another_look(tmp_path: Path) -> 
         assert office.paid == []
         assert door.answer(run, 2, "approve")["state"] == "complete"
         assert office.paid == ["Bob"]
+
+
+async def test_a_worker_that_is_a_remote_agent_answers_only_the_question_that_it_told(office: Office) -> None:
+    """Its run was looked at meanwhile with the same token, so the server takes words for the next question."""
+    url = f"{office.home.server.url}/a2a/serial"
+    worker = from_a2a("payer", url, headers=office.home.server.headers, effect="idempotent")
+    plan = Plan((Task("t1", "Pay them.", "payer"),), "forward")
+    local = Team([worker], supervisor=Supervisor(plan=plan), journal=MemoryJournal())
+    waiting = await local.run("Pay them.")
+    (remote,) = office.home.client.get("/api/runs").json()["runs"]
+    await asyncio.to_thread(office.answer_elsewhere, remote["run"], 1)
+    door = office.a2a()
+    door.teams[remote["run"]] = "serial"
+    assert number_of(await asyncio.to_thread(door.document, remote["run"])) == 2
+    await local.resume(waiting.run, "approve")
+    assert office.paid == ["Ott"]
 
 
 # --- several interrupts: AG-UI
