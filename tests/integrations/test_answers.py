@@ -143,6 +143,16 @@ def test_the_same_answer_again_changes_nothing_and_leaves_the_next_question_open
 
 
 @every_door
+def test_the_same_answer_sent_eight_times_at_once_counts_once(office: Office, name: str) -> None:
+    door = office.door(name)
+    run = door.begin("serial")
+    with ThreadPoolExecutor(8) as threads:
+        sent = [threads.submit(door.answer, run, 1, "approve", "m-77") for _ in range(8)]
+        assert {number_of(reply.result()) for reply in sent} == {2}
+    assert office.paid == ["Ott"]
+
+
+@every_door
 def test_an_answer_with_a_wrong_or_an_old_number_is_refused(office: Office, name: str) -> None:
     door = office.door(name)
     run = door.begin("serial")

@@ -59,9 +59,9 @@ def _list_tasks(tasks: Iterable[Task]) -> str:
     return "\n".join(lines if len(lines) <= _LISTED else [*lines[:_LISTED], f"- and {len(lines) - _LISTED} more"])
 
 
-def _shortened(text: str, longest: int = _LONGEST_LINE) -> str:
+def _shortened(text: str) -> str:
     plain = " ".join(text.split())
-    return plain if len(plain) <= longest else f"{plain[: longest - 2]} …"
+    return plain if len(plain) <= _LONGEST_LINE else f"{plain[: _LONGEST_LINE - 2]} …"
 
 
 # --- questions
