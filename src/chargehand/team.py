@@ -604,6 +604,11 @@ class Team:
         async with self.open_journal() as journal, team.executor() as executor:
             yield Runner(journal, executor, callbacks=self._callbacks())
 
+    @property
+    def on_approval(self) -> OnApproval | None:
+        """Return the function that is asked before a plan or a call that needs approval; None: a person is."""
+        return self._on_approval
+
     def _callbacks(self, on_question: OnQuestion | None = None) -> Callbacks | None:
         if on_question is not None:
             check_on_question(on_question)

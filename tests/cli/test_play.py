@@ -69,7 +69,7 @@ def test_the_journal_lists_what_it_holds(cascade: tuple[Path, Done]) -> None:
     facts = json.loads(chargehand(folder, "runs", "--json").stdout)
     assert [(run["run"], run["state"]) for run in facts] == [("cascade", "complete")]
     assert facts[0]["request"].startswith(line.split("just now  ", 1)[1].rstrip("…"))
-    assert facts[0]["cost_usd"] == 0.03697
+    assert facts[0]["usd"] == 0.03697
 
 
 def test_a_run_with_gaps_says_so(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ def test_every_state_has_the_word_that_the_page_has() -> None:
 def test_every_status_of_a_task_and_of_an_attempt_has_a_word() -> None:
     from typing import get_args
 
+    from chargehand.agents.run_document import State
     from chargehand.engine.events import Ending
     from chargehand.engine.state import Status
     from chargehand.runtime.trace import WorkEnding
-    from chargehand.server.api.shapes import State
 
     states = {status.value for status in Status} | {*get_args(WorkEnding), *get_args(Ending), *get_args(State)}
     assert states <= set(STATES)

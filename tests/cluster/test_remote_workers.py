@@ -159,3 +159,23 @@ def test_killed_processes_of_a_worker_and_of_its_run_repeat_only_calls_under_way
         assert made.wait_ended(run) == "complete"
         assert made.verdict().problems == []
         assert made.verdict().in_flight == repeated.in_flight, "what runs elsewhere goes on when its run's process dies"
+
+
+@pytest.mark.timeout(180)
+def test_the_function_of_a_team_decides_in_the_process_that_drives_its_run() -> None:
+    options = ("--team", "tests.cluster.desk:desk")
+    with cluster() as made:
+        for process in (made.start_server(*options), made.start_worker(*options)):
+            process.wait_ready()
+        run = str(made.call("POST", "/api/runs", {"team": "desk", "goal": "Refund me."})["run"])
+
+        def second_question() -> int | None:
+            question = cast("dict[str, Any] | None", made.call("GET", f"/api/runs/{run}")["asks"])
+            return question["number"] if question and "500" in question["text"] else None
+
+        number = wait_for("what the function leaves open is asked of a person", second_question)
+        entries = cast("list[dict[str, Any]]", made.call("GET", f"/api/runs/{run}/entries")["entries"])
+        answers = [entry["event"]["verdict"] for entry in entries if entry["event"]["type"] == "input.answered"]
+        assert answers == ["approve"], "the function approved the small one"
+        made.call("POST", f"/api/runs/{run}/answer", {"number": number, "verdict": "approve"})
+        assert made.wait_ended(run) == "complete"

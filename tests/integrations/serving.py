@@ -28,17 +28,18 @@ from tests.server.running import TOKEN
 
 
 class Process:
-    """`chargehand serve` with the garden's team and these plugins."""
+    """`chargehand serve` with these plugins and a team: the garden's, or one of a module in the folder."""
 
-    def __init__(self, folder: Path, *plugins: str, port: int = 0) -> None:
+    def __init__(self, folder: Path, *plugins: str, port: int = 0, team: str = "") -> None:
         options = [word for plugin in plugins for word in ("--plugin", f"chargehand.integrations.{plugin}:api")]
-        places = ["--team", str(folder / "team"), "--data", str(folder / "data"), "--port", str(port)]
+        places = ["--team", team or str(folder / "team"), "--data", str(folder / "data"), "--port", str(port)]
         self.popen = subprocess.Popen(
             [sys.executable, "-m", "chargehand", "serve", *places, *options],
+            cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env={**os.environ, "CHARGEHAND_TOKEN": TOKEN},
+            env={**os.environ, "CHARGEHAND_TOKEN": TOKEN, "PYTHONPATH": os.pathsep.join((str(folder), *sys.path))},
         )
         assert self.popen.stdout is not None
         line = next(line for line in self.popen.stdout if "http://127.0.0.1" in line)

@@ -156,6 +156,16 @@ def test_a_worker_that_asks_is_suspended_and_goes_on_with_the_answer(tmp_path: P
         assert run(home, wanted(), "painters")[-1].outcome.type == "success", "the first call tells all of it now"
 
 
+def test_the_schema_of_an_answer_has_the_options_of_a_question_and_the_verdicts_of_a_call(tmp_path: Path) -> None:
+    teams = importable("ag_ui_teams", painters=painters(), payers=payers())
+    with served(tmp_path, *teams) as home:
+        (question,) = run(home, wanted(), "painters")[-1].outcome.interrupts
+        (call,) = run(home, wanted("r2"), "payers")[-1].outcome.interrupts
+    assert question.response_schema["properties"]["result"] == {"enum": ["red", "blue"]}
+    assert call.response_schema["properties"]["verdict"] == {"enum": ["approve", "reject"]}
+    assert call.metadata["calls"][0]["arguments"] == {"invoice": 17}
+
+
 def test_a_call_that_is_agreed_to_is_told_with_its_arguments_and_one_declined_is_not_made(tmp_path: Path) -> None:
     with served(tmp_path, *importable("ag_ui_teams", payers=payers())) as home:
         (interrupt,) = run(home, wanted(), "payers")[-1].outcome.interrupts
@@ -236,4 +246,4 @@ def test_what_cannot_be_run_is_said_before_the_stream_or_in_it(tmp_path: Path) -
         failed = run(home, RunAgentInput(thread_id="th", run_id="r9", messages=[message]))[-1]
         home.let_go()
         assert failed.type.value == "RUN_ERROR"
-        assert failed.code == "failed"
+        assert failed.code == "no_results"

@@ -1,13 +1,30 @@
 """The page folds entries in TypeScript, the server in Python: both must make the same of every history."""
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import pytest
 from msgspec import Struct
 
-from chargehand.engine.events import Entry
+from chargehand import (
+    MemoryJournal,
+    Plan,
+    Policy,
+    Reply,
+    Request,
+    ScriptedModel,
+    Supervisor,
+    Task,
+    Team,
+    ToolCall,
+    Worker,
+    tool,
+)
+from chargehand.engine.events import CallVerdict, Entry, InputAnswered
+from chargehand.engine.plan import TaskId
 from chargehand.runtime import trace
 from chargehand.runtime.trace import Tracer
 from tests.histories.kept import entries_of, names, read_lines
@@ -77,3 +94,48 @@ def test_both_folds_make_the_same_of_every_history(tmp_path: Path) -> None:
 
 def test_both_folds_make_the_same_of_simulated_runs_with_crashes_and_people(tmp_path: Path) -> None:
     check_parity({f"seed {seed}": play(scenario(seed)) for seed in range(SEEDS)}, tmp_path)
+
+
+DONE, AGAIN, FAIL = (
+    InputAnswered(1, "done", result="sent", also=(CallVerdict(2, "again"),)),
+    InputAnswered(1, "again", also=(CallVerdict(2, "done", result="sent"),)),
+    InputAnswered(1, "done", result="sent", also=(CallVerdict(2, "fail"),)),
+)
+
+
+@pytest.mark.parametrize("answers", [(DONE, "fail"), (AGAIN, "again"), (FAIL,), ("again", "fail")])
+async def test_both_folds_make_the_same_of_answered_effects_in_doubt(
+    tmp_path: Path, answers: tuple[InputAnswered | str, ...]
+) -> None:
+    begun: list[str] = []
+    both = asyncio.Event()
+
+    @tool(effect="effect")
+    async def mail(to: str) -> str:
+        """Mail somebody; the line breaks when two mails are under way."""
+        begun.append(to)
+        if len(begun) > 1:
+            both.set()
+        await both.wait()
+        raise ConnectionResetError("the line broke")
+
+    calls = tuple(
+        ToolCall(to, "mail", f'{{"to": "{to}"}}') for to in ("Ott", "Bob")[: 1 + isinstance(answers[0], dict)]
+    )
+
+    def work(request: Request) -> Reply | str:
+        return "Sent." if request.messages[-1].role == "tool" else Reply(calls=calls, finish="tools")
+
+    model = ScriptedModel(work)
+    plan = Plan(tuple(Task(TaskId(name), f"Mail {name}.", "ute") for name in ("t1", "t2")), "forward")
+    team = Team(
+        [Worker("ute", tools=[mail], model=model)],
+        supervisor=Supervisor(plan=plan, model=model),
+        policy=Policy(uncertain="ask"),
+        journal=MemoryJournal(),
+    )
+    result = await team.run("Mail them.", run="r")
+    for answer in answers:
+        assert result.question is not None
+        result = await team.resume("r", answer)
+    check_parity({"r": list(result.entries)}, tmp_path)

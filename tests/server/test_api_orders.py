@@ -145,12 +145,45 @@ def test_a_paused_run_starts_nothing_more_until_it_is_resumed(home: Garden) -> N
     home.wait(run, "complete")
 
 
-def test_a_run_that_nobody_carries_cannot_be_paused_and_one_that_asks_is_not_resumed(home: Garden) -> None:
+def test_a_run_that_asks_is_not_resumed_without_an_answer(home: Garden) -> None:
     run = asking(home)
-    assert tell(home, run, "pause").status_code == 409
     refused = tell(home, run, "resume")
     assert refused.status_code == 409
     assert "answer" in refused.json()["detail"]
+
+
+def test_a_run_that_asks_can_be_paused_and_goes_on_when_it_is_answered_and_resumed(home: Garden) -> None:
+    run = asking(home)
+    assert tell(home, run, "pause").status_code == 200
+    assert home.state(run) == "needs_input"
+    assert tell(home, run, "answer", number=1, verdict="approve").status_code == 200
+    home.wait(run, "paused")
+    assert "attempt.started" not in types(home, run)
+    assert tell(home, run, "resume").status_code == 200
+    home.wait(run, "complete")
+
+
+def test_the_same_answer_with_the_same_key_is_taken_once(home: Garden) -> None:
+    run = asking(home)
+    answer = {"number": 1, "verdict": "reject", "feedback": "ask the clerk"}
+    path, key = f"/api/runs/{run}/answer", {"Idempotency-Key": "no-1"}
+    assert home.client.post(path, json=answer, headers=key).status_code == 200
+    home.wait(run, "needs_input")
+    again = home.client.post(path, json=answer, headers=key)
+    assert (again.status_code, again.json()["question"]["number"]) == (200, 2)
+    assert types(home, run).count("input.answered") == 1
+    other = home.client.post(path, json={**answer, "verdict": "approve"}, headers=key)
+    assert (other.status_code, other.json()["code"]) == (422, "other_body")
+    assert home.client.post(path, json=answer).status_code == 409
+    assert home.state(run) == "needs_input"
+
+
+def test_a_cancelled_run_says_why_and_who_cancelled_it_in_summary_and_list(home: Garden) -> None:
+    run = asking(home)
+    summary: Any = tell(home, run, "cancel", reason="wrong supplier").json()["summary"]
+    assert (summary["reason"], summary["why"]) == ("cancelled", "cancelled: wrong supplier (by operator)")
+    (listed,) = [one for one in home.client.get("/api/runs").json()["runs"] if one["run"] == run]
+    assert listed["why"] == summary["why"]
 
 
 def test_nothing_is_said_to_a_run_that_is_not_there(home: Garden) -> None:

@@ -169,3 +169,31 @@ def test_the_same_call_twice_in_a_reply_needs_one_verdict_and_is_made_once(desk:
     assert len(ids(asked)) == 1
     desk.judge(agent, (ids(asked)[0], True))
     assert desk.notes(agent) == "pay"
+
+
+def test_a_refused_call_is_a_gap_of_the_run_with_its_reason(desk: Desk) -> None:
+    agent, asked = desk.waiting()
+    pay, delete = ids(asked)
+    desk.send(
+        agent,
+        {
+            "approvals": [
+                {"type": "approval", "tool_call_id": pay, "approve": True},
+                {"type": "approval", "tool_call_id": delete, "approve": False, "reason": "not that"},
+            ]
+        },
+    )
+    run = next(iter(desk.client.runs.list(agent_id=agent)))
+    told: Any = run.metadata
+    assert told["chargehand"]["ending"] == "partial"
+    (gap,) = told["chargehand"]["gaps"]
+    assert (gap["status"], gap["tool"], gap["arguments"]["content"]) == ("refused", APPEND, "delete")
+    assert "not that" in gap["message"]
+
+
+def test_a_cancelled_run_says_why_and_who_cancelled_it(desk: Desk) -> None:
+    agent, _ = desk.waiting()
+    desk.client.agents.messages.cancel(agent)
+    run = next(iter(desk.client.runs.list(agent_id=agent)))
+    told: Any = run.metadata
+    assert told["chargehand"]["why"] == "cancelled: its client stopped it (by operator)"

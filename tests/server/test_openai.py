@@ -478,7 +478,8 @@ def test_a_person_who_is_asked_is_told_how_to_answer(home: Garden, tmp_path: Pat
         answer = {"number": 1, "verdict": "approve"}
         told = httpx.post(f"{server.url}/api/runs/{run}/answer", json=answer, headers=server.headers)
         assert told.status_code == 200, told.text
-        _until(lambda: "48.00 euros" in calling.responses.retrieve(found.id).output_text)
+        _until(lambda: "48.00 euros" in calling.responses.retrieve(f"{found.id}~1").output_text)
+        assert calling.responses.retrieve(found.id) == found, "a response that is over never changes"
 
 
 # --- calls that are made again, and clients that go away

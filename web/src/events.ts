@@ -29,7 +29,15 @@ export type Gap = {
   worker?: string;
   cap?: CapReached | null;
 };
-export type PendingCall = { call: number; text: string; tool: string; arguments?: Record<string, unknown> };
+/** A call that an earlier attempt or run made, or may have made. */
+export type EarlierCall = {
+  tool: string; arguments?: Record<string, unknown>; result?: unknown; happened?: boolean; at?: number; run?: string; task?: string;
+};
+/** A call that waits for a verdict. `key` is its idempotency key, `step` the one that began an effect in doubt. */
+export type PendingCall = {
+  call: number; text: string; tool: string; arguments?: Record<string, unknown>; because?: string; key?: string;
+  task?: string; attempt?: number; step?: number; earlier?: EarlierCall | null;
+};
 export type Question = {
   what?: string;
   tool?: string;
@@ -39,7 +47,12 @@ export type Question = {
   run?: string;
   task?: string;
   plan?: string[];
+  call?: number;
   also?: PendingCall[];
+  key?: string;
+  attempt?: number;
+  step?: number;
+  earlier?: EarlierCall | null;
   text?: string;
   options?: string[];
   /** With options: another answer may be given as well. */

@@ -2,6 +2,7 @@
 // It mirrors `runtime/trace.py`; tests/page/test_parity.py holds the two against each other.
 
 import type { Entry, Event, PlannedTask } from "./events.ts";
+import { PERSON_FOLDS } from "./fold_person.ts";
 import { TASK_FOLDS } from "./fold_tasks.ts";
 import {
   IN_DOUBT, add, addTasks, beginRun, closeAttempt, dutyKey, endDuty, endWaits, nothing, openAttempt, stopAll, takePlan,
@@ -191,6 +192,7 @@ const modelCalled: Fold = (run, event, { at }) => {
 
 const FOLDS: Record<string, Fold> = {
   ...TASK_FOLDS,
+  ...PERSON_FOLDS,
   "run.requested": requested,
   "run.resumed": resumed,
   "run.time_ran_out": timeRanOut,

@@ -1,11 +1,10 @@
-// The fold of what happens to tasks: attempts, steps, retries, items, and what a person says.
+// The fold of what happens to tasks: attempts, steps, retries, items.
 
-import type { Plan } from "./events.ts";
 import type { Fold } from "./fold.ts";
 import {
-  add, callsIn, dropRound, endAttempt, endWaits, newItem, nothing, openAttempt, settle, takePlan,
+  add, callsIn, endAttempt, endWaits, newItem, nothing, openAttempt, settle,
 } from "./run_changes.ts";
-import { type Attempt, type Run, type Task, itemsOf } from "./run_state.ts";
+import { type Attempt, itemsOf } from "./run_state.ts";
 
 const attemptStarted: Fold = (_run, event, { at, task }) => {
   if (!task) return;
@@ -167,64 +166,6 @@ const reassigned: Fold = (_run, event, { task }) => {
   if (task) task.worker = event.worker;
 };
 
-// --- the person
-
-const inputRequested: Fold = (run, event, { at, task }) => {
-  run.questions.push({
-    number: event.number, what: event.what, task: event.task ?? "", text: event.text ?? "", question: event.question,
-    asked: at, verdict: "", feedback: "", also: [], by: "",
-  });
-  if (!task) return;
-  task.status = "asking";
-  if (!task.waits.some((wait) => wait.kind === "person" && wait.ended === undefined)) {
-    task.waits.push({ kind: "person", began: at });
-  }
-};
-
-const inputAnswered: Fold = (run, event, { at }) => {
-  const question = run.questions.find((each) => each.number === event.number);
-  if (!question) return;
-  question.verdict = event.verdict;
-  question.feedback = event.feedback ?? "";
-  question.also = event.also ?? [];
-  question.by = event.by ?? "";
-  question.answered = at;
-  run.deadline += at - question.asked; // the time a person takes is not the run's
-  const task = run.tasks.get(question.task);
-  if (task) answerTask(run, task, { what: question.what, isNested: Boolean(question.question?.run), ...event }, at);
-  else if (question.what === "question") return; // the planner goes on with the answer
-  else if (event.verdict === "approve") startPlan(run, at);
-  else replacePlan(run, event.plan, at);
-};
-
-function answerTask(run: Run, task: Task, answer: { [field: string]: unknown }, at: number): void {
-  endWaits(task, at);
-  if (answer.what === "effect" && answer.verdict !== "again" && !answer.isNested) task.ended = at;
-  if (answer.isNested || answer.what !== "effect") {
-    task.failure = undefined;
-    task.status = "ready";
-    task.ready = at;
-  } else if (answer.verdict === "done") {
-    task.result = answer.result;
-    settle(run, task, "done", at);
-  } else if (answer.verdict === "again") {
-    task.status = "ready";
-    task.ready = at;
-  } else {
-    settle(run, task, "failed", at);
-  }
-}
-
-/** Tasks of a plan that a person approved were held back until then. */
-function startPlan(run: Run, at: number): void {
-  for (const task of run.tasks.values()) if (task.status === "ready" && !task.attempts.length) task.ready = at;
-}
-
-function replacePlan(run: Run, plan: Plan | undefined, at: number): void {
-  dropRound(run);
-  if (plan) takePlan(run, plan, at);
-}
-
 export const TASK_FOLDS: Record<string, Fold> = {
   "attempt.started": attemptStarted,
   "step.started": stepStarted,
@@ -241,6 +182,4 @@ export const TASK_FOLDS: Record<string, Fold> = {
   "task.failed": taskFailed,
   "task.skipped": taskSkipped,
   "task.reassigned": reassigned,
-  "input.requested": inputRequested,
-  "input.answered": inputAnswered,
 };

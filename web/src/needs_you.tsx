@@ -4,8 +4,9 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { JSX } from "preact";
 import { Refusal, isBlocked, useAction } from "./actions.tsx";
 import { type Problem, mayAct, post, runPath } from "./api.ts";
+import { Arguments, BECAUSE, CallVerdicts, Earlier } from "./call_verdicts.tsx";
 import { plural } from "./format.ts";
-import { type AskedQuestion, type Run, openQuestion, planned } from "./run_state.ts";
+import { type AskedQuestion, type CallVerdict, type Run, openQuestion, pendingCalls, planned } from "./run_state.ts";
 import { Icon } from "./states.tsx";
 
 export const VERDICTS: Record<string, string> = {
@@ -31,14 +32,24 @@ function OpenQuestion({ run, question, edit, setBeaten }: Props): JSX.Element {
   const answer = (verdict: string, words = text): Promise<void> =>
     action.run(async () => {
       const said = verdict === "answer" ? { result: resultOf(question, words) } : { feedback: words };
-      try {
-        await post(`${runPath(run.run)}/answer`, { number: question.number, verdict, ...said });
-      } catch (error) {
-        const problem = error as Problem;
-        if (problem.status !== 409) throw error;
-        setBeaten(`Somebody answered before you: ${await otherVerdict(run, question.number)}`);
-      }
+      await send({ verdict, ...said });
     });
+  const judge = ([first, ...also]: CallVerdict[]): Promise<void> =>
+    action.run(async () => {
+      const { call: _call, ...verdict } = first!;
+      await send({ ...verdict, also });
+    });
+  const send = async (said: Record<string, unknown>): Promise<void> => {
+    try {
+      await post(`${runPath(run.run)}/answer`, { number: question.number, ...said });
+    } catch (error) {
+      const problem = error as Problem;
+      if (problem.status !== 409) throw error;
+      setBeaten(`Somebody answered before you: ${await otherVerdict(run, question.number)}`);
+    }
+  };
+  const calls = pendingCalls(question);
+  const isOneByOne = calls.length > 1 || question.what === "effect";
   const blocked = isBlocked(action);
   const reject = (): void => (isRejecting ? void answer("reject") : setRejecting(true));
   return (
@@ -46,6 +57,9 @@ function OpenQuestion({ run, question, edit, setBeaten }: Props): JSX.Element {
       <Icon state="asking" size={22} />
       <div class="ny-what">
         <Wording run={run} question={question} />
+        {isOneByOne && (
+          <CallVerdicts what={question.what} calls={calls} blocked={blocked} mayAnswer={mayAct()} send={(verdicts) => void judge(verdicts)} />
+        )}
         {(isRejecting || takesText(question)) && mayAct() && (
           <textarea ref={box} rows={2} value={text} aria-label={isRejecting ? "Why not?" : "Your answer"} autofocus
             placeholder={isRejecting ? "Why not? The worker reads this." : answerHint(question)}
@@ -53,15 +67,8 @@ function OpenQuestion({ run, question, edit, setBeaten }: Props): JSX.Element {
         )}
         <Refusal action={action} />
       </div>
-      {mayAct() && (
+      {mayAct() && !isOneByOne && (
         <div class="ny-acts">
-          {question.what === "effect" && (
-            <>
-              <button class="primary" disabled={blocked} onClick={() => answer("done")}>It was done</button>
-              <button disabled={blocked} onClick={() => answer("again", "")}>Do it again</button>
-              <button disabled={blocked} onClick={() => answer("fail")}>Give up</button>
-            </>
-          )}
           {question.what === "question" && <Options question={question} blocked={blocked} text={text} answer={answer} />}
           {(question.what === "plan" || question.what === "tool") && (
             <>
@@ -143,38 +150,23 @@ function Wording({ run, question }: { run: Run; question: AskedQuestion }): JSX.
     );
   }
   if (question.what === "question") return <h2>{worker} asks: {fields?.text ?? question.text}</h2>;
+  const count = pendingCalls(question).length;
   if (question.what === "effect") {
     return (
       <>
-        <h2>Nobody knows whether this happened</h2>
-        <p><code>{question.text || question.task}</code> was begun when the process died.</p>
+        <h2>Nobody knows whether {count === 1 ? "this call" : `these ${count} calls`} happened</h2>
+        <p>{question.text}</p>
       </>
     );
   }
+  if (count > 1) return <h2>{worker} wants to make {count} calls</h2>;
   const tool = fields?.tool || /^\w+/.exec(question.text)?.[0] || question.text;
   return (
     <>
       <h2>{worker} wants to call <code>{tool}</code></h2>
       <Arguments values={fields?.arguments ?? {}} />
       {BECAUSE[fields?.because ?? ""] && <p class="ny-because">{BECAUSE[fields?.because ?? ""]}</p>}
-      {(fields?.also ?? []).map((call) => <p class="ny-because">Next: <code>{call.text}</code></p>)}
+      {fields?.earlier && <Earlier call={fields.earlier} />}
     </>
-  );
-}
-
-const BECAUSE: Record<string, string> = {
-  repeated: "This attempt had the same effect already.",
-  tainted: "The worker has seen text from outside.",
-};
-
-export function Arguments({ values }: { values: Record<string, unknown> }): JSX.Element {
-  const shown = (value: unknown): string => {
-    if (Array.isArray(value) && value.every((part) => typeof part !== "object")) return value.join(", ");
-    return typeof value === "string" ? value : JSON.stringify(value);
-  };
-  return (
-    <dl class="arguments">
-      {Object.entries(values).map(([name, value]) => <><dt>{name}</dt><dd>{shown(value)}</dd></>)}
-    </dl>
   );
 }

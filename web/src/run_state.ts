@@ -1,6 +1,6 @@
 // A run as the page shows it. `fold.ts` makes it from the entries; times are seconds since the run began.
 
-import type { Agent, Amount, Budget, CapReached, Failure, Finding, Gap, Message, Need, NoteFact, Question } from "./events.ts";
+import type { Agent, Amount, Budget, CapReached, Failure, Finding, Gap, Message, Need, NoteFact, PendingCall, Question } from "./events.ts";
 
 export type WorkEnding = "under way" | "succeeded" | "failed" | "stopped" | "asked";
 export type Status =
@@ -129,6 +129,8 @@ export type Task = {
   wantedCalls: WantedCall[];
 };
 
+export type CallVerdict = { call: number; verdict: string; feedback?: string; result?: unknown };
+
 export type AskedQuestion = {
   number: number;
   what: string;
@@ -140,7 +142,7 @@ export type AskedQuestion = {
   feedback: string;
   answered?: number;
   /** Verdicts on the other calls that the question names. */
-  also: { call: number; verdict: string; feedback?: string }[];
+  also: CallVerdict[];
   by: string;
 };
 
@@ -207,3 +209,14 @@ export const attemptCount = (task: Task): number => new Set(task.attempts.map((a
 
 export const itemsOf = (run: Run, task: Task): Task[] =>
   [...run.tasks.values()].filter((other) => other.parent === task.id);
+
+/** The calls that a question asks about, the first first; a plan and a question in words ask about none. */
+export function pendingCalls({ what, task, text, question }: AskedQuestion): PendingCall[] {
+  if (what !== "tool" && what !== "effect") return [];
+  const owner = question?.task || task;
+  const first: PendingCall = {
+    call: question?.call || 1, text, tool: question?.tool ?? "", arguments: question?.arguments, because: question?.because,
+    key: question?.key, task: owner, step: question?.step, earlier: question?.earlier,
+  };
+  return [first, ...(question?.also ?? []).map((call) => ({ ...call, task: call.task || owner }))];
+}

@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import { Ref, citeIn } from "./chips.tsx";
 import type { Failure } from "./events.ts";
 import { dollars, seconds } from "./format.ts";
-import { Arguments } from "./needs_you.tsx";
+import { Arguments } from "./call_verdicts.tsx";
 import { PromptView } from "./prompt_view.tsx";
 import { runAddress } from "./route.ts";
 import type { RunContext } from "./run_context.ts";

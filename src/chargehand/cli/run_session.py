@@ -12,10 +12,11 @@ from pathlib import Path
 from shutil import which
 from typing import TextIO, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.agents.audit.assessment import assess
-from chargehand.agents.result import fallback_answer, planned
+from chargehand.agents.result import planned
+from chargehand.agents.run_document import read_document
 from chargehand.cli import USUAL_JOURNAL
 from chargehand.cli.arguments import journal_words
 from chargehand.cli.console import Console, clean
@@ -263,7 +264,7 @@ class RunSession:
         self._report_ending(traced, state)
         self.advice.show(self.transcript.console, state, mended=bool(self.transcript.causes))
         if self.options.get("json"):
-            document = run_document(self.transcript.tracer)
+            document = run_json(self.transcript.tracer)
             document |= {"team": self.team, "notice": self.notice, "saved": [str(path) for path in saved]}
             document |= assessment.document() if assessment is not None else {}
             document |= {"resume": self.advice.resume()} if state.ended is None else {}
@@ -317,37 +318,34 @@ class StdoutClaim:
             self.stream.close()
 
 
-def run_document(tracer: Tracer) -> dict[str, object]:
-    """Run, ending, answer, plan with goal and tasks, results, gaps, usage, cost, times; an open question."""
+def run_json(tracer: Tracer, *, is_driven: bool = False) -> dict[str, object]:
+    """Return the run document with the plan, the results and the times, as `--json` prints it.
+
+    Args:
+        tracer: has all entries of the run.
+        is_driven: whether a process drives the run.
+    """
     trace = tracer.snapshot()
     state = tracer.state
+    document = read_document(trace.run, state, is_driven=is_driven)
+    fields = {name: value for name, value in structs.asdict(document).items() if name not in ("state", "question")}
     results = {task.id: task.result for task in trace.tasks if task.result is not None}
-    answer = trace.answer if state.answer is not None else fallback_answer(state) or None
-    if trace.combine == "none" and state.ended is not None and trace.answer is None:
-        answer = results
-    document = {
-        "run": trace.run,
-        "ending": trace.ending or ("needs_input" if state.input is not None else "unfinished"),
-        "reason": trace.reason,
-        "cap": trace.cap,
-        "answer": answer,
+    if trace.combine == "none" and state.ended is not None and document.answer is None:
+        fields["answer"] = results
+    described: dict[str, object] = {
+        **fields,
+        "ending": document.state,
         "plan": {
             "goal": trace.goal,
             "combine": trace.combine,
             "tasks": [_task_document(task, tracer.tasks[task.id]) for task in planned(state).tasks],
         },
         "results": results,
-        "gaps": trace.gaps,
-        "usage": {"tokens": trace.used.tokens, "calls": trace.used.calls},
-        "cost_usd": trace.used.micros / 1_000_000,
-        "lost": {"tokens": trace.lost.tokens, "calls": trace.lost.calls, "cost_usd": trace.lost.usd},
         "seconds": round(trace.seconds, 3),
         "seconds_one_at_a_time": round(trace.serial, 3),
         "critical_path": trace.critical_path,
     }
-    if state.ended is None and state.input is not None:
-        document["question"] = state.input
-    return document
+    return described if document.question is None else {**described, "question": document.question}
 
 
 def _task_document(task: Task, traced: TaskTrace) -> dict[str, object]:
@@ -361,5 +359,5 @@ def _task_document(task: Task, traced: TaskTrace) -> dict[str, object]:
         "attempts": traced.attempt_count,
         "seconds": None if worked is None else round(worked, 3),
         "tokens": traced.used.tokens,
-        "cost_usd": traced.used.micros / 1_000_000,
+        "usd": traced.used.usd,
     }

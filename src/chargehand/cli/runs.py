@@ -13,6 +13,7 @@ from rich.tree import Tree
 
 from chargehand.agents.audit.assessment import assess
 from chargehand.agents.audit.failure_modes import FailureMode, audit_run
+from chargehand.agents.run_document import State, explain_end, read_state
 from chargehand.agents.scripted import Script, ScriptedExecutor
 from chargehand.cli.arguments import (
     RUN_HELP,
@@ -27,7 +28,7 @@ from chargehand.cli.arguments import (
 )
 from chargehand.cli.console import STYLES, Console, Tone, clean, format_json, print_table, short
 from chargehand.cli.format import ago, cost, counted, dollars, seconds
-from chargehand.cli.run_session import Advice, run_document
+from chargehand.cli.run_session import Advice, run_json
 from chargehand.cli.states import STATES, state_of_run
 from chargehand.cli.transcript import Transcript, has_checked_section
 from chargehand.engine.budget import NOTHING, Amount
@@ -94,7 +95,7 @@ def _list(options: Namespace, console: Console) -> int:
     for row, state in listed:
         tones.append(STATES[_state(row, state)].tone)
         lines.append(_table_row(row, state))
-        if state is not None and (why := _why(state)):
+        if state is not None and (why := explain_end(state)):
             tones.append("dim")
             lines.append(("", "", "", "", f"  {why}"))
     print_table(console, ("RUN", "STATE", "COST", "AGE", "REQUEST"), lines, tones, right=("COST", "AGE"))
@@ -111,16 +112,6 @@ def _table_row(row: RunRow, state: RunState | None) -> tuple[str, ...]:
     return (row.run, word, _cost(state.ledger.spent), ago(row.started, time.time()), request)
 
 
-def _why(state: RunState) -> str:
-    """Why a run ended without all that was asked: the cap it met, or the first thing that is missing."""
-    end = state.ended
-    if end is None or end.reason == "done":
-        return ""
-    if end.cap is not None:
-        return end.cap.describe()
-    return end.gaps[0].message if end.gaps else end.reason.replace("_", " ")
-
-
 def _read_state(journal: Path, row: RunRow) -> tuple[RunRow, RunState | None]:
     """The row of a run with its state; None where it is damaged."""
     try:
@@ -129,14 +120,9 @@ def _read_state(journal: Path, row: RunRow) -> tuple[RunRow, RunState | None]:
         return structs.replace(row, damage=str(error)), None
 
 
-def _state(row: RunRow, state: RunState | None) -> str:
+def _state(row: RunRow, state: RunState | None) -> State:
     """How a run ended, or where it stands: a key of `STATES`."""
-    if state is None:
-        return "damaged"
-    current = state_of_run(state)
-    if row.held or current not in ("running", "planning"):
-        return current
-    return "waiting" if state.requested.queue else "interrupted"
+    return "damaged" if state is None else read_state(state, is_driven=row.held)
 
 
 def _cost(spent: Amount) -> str:
@@ -156,9 +142,9 @@ def _document(row: RunRow, state: RunState | None) -> dict[str, object]:
         "changed": row.changed,
         "damage": row.damage,
         "reason": "" if state is None or state.ended is None else state.ended.reason,
-        "why": "" if state is None else _why(state),
+        "why": "" if state is None else explain_end(state),
         "request": "" if state is None else state.requested.goal,
-        "cost_usd": spent.micros / 1_000_000,
+        "usd": spent.usd,
         "tokens": spent.tokens,
     }
 
@@ -178,7 +164,8 @@ def _show(options: Namespace, console: Console) -> int:
     if readable.damage is not None:  # what comes of a run cannot be said by a part of it
         raise readable.damage
     if options.json:
-        console.json(run_document(Tracer.replay(options.name, readable.entries)))
+        is_driven = read_row(options.journal, options.name).held
+        console.json(run_json(Tracer.replay(options.name, readable.entries), is_driven=is_driven))
     elif not options.jsonl:
         _show_end(options, transcript, readable.entries)
     return 0

@@ -340,6 +340,8 @@ class CancelRequested(Commanded, frozen=True, tag="run.cancel_requested"):
 
     reason: str = ""
     """Why, in the words of the caller."""
+    by: str = ""
+    """Who stopped it: over HTTP the name of the token, or its id; empty: it is not known."""
 
 
 class TasksAdded(_Fact, frozen=True, tag="plan.grown"):
@@ -423,6 +425,15 @@ class CallVerdict(Struct, frozen=True, omit_defaults=True, gc=False):
     """What the call came to, with `done`, or with `approve` where the client that answers made the call itself."""
 
 
+class MessageKey(Struct, frozen=True):
+    """The message of a client that gave an answer. The same message sent again is not another answer."""
+
+    key: str
+    """Digest of the API and of the id that the client gave to the message."""
+    digest: str
+    """Digest of what the message said."""
+
+
 class InputAnswered(Commanded, frozen=True, tag="input.answered"):
     """What the person said.
 
@@ -446,6 +457,10 @@ class InputAnswered(Commanded, frozen=True, tag="input.answered"):
     """Of a nested run: its caps from now on, if they are lower; `null`: as they were."""
     by: str = ""
     """Who decided: over HTTP the name of the token, or its id; empty: it is not known."""
+    message: MessageKey | None = None
+    """The message that the answer came with; `null`: it had no id."""
+    callback: bool = False
+    """A function of the program answered (`on_approval`, `on_question`), and no person was asked."""
 
 
 class SupervisionStarted(_Fact, frozen=True, tag="supervision.started"):

@@ -3,13 +3,21 @@
 from typing import Any, cast
 
 import msgspec
-from a2a.helpers.proto_helpers import new_data_artifact, new_text_artifact, new_text_message
+from a2a.helpers.proto_helpers import new_data_artifact, new_data_part, new_text_artifact, new_text_message
 from a2a.types import a2a_pb2 as pb
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from chargehand import __version__
-from chargehand.engine.admit import VERDICTS
-from chargehand.server.extension import Entry, RunInfo, RunSummary, TeamInfo, question_text
+from chargehand.server.extension import (
+    Entry,
+    RunDocument,
+    RunInfo,
+    RunSummary,
+    TeamInfo,
+    document_data,
+    explain_answer,
+    question_data,
+)
 
 CONTEXT = "a2a-context"
 """The label of a run that holds the context of its task."""
@@ -48,10 +56,25 @@ def _make_status(state: pb.TaskState, at: float, message: pb.Message | None) -> 
     return pb.TaskStatus(state=state, timestamp=timestamp, message=message)
 
 
-def status_of(summary: RunSummary, text: str = "") -> pb.TaskStatus:
-    """How the task of a run stands."""
+def state_of(summary: RunSummary) -> pb.TaskStatus:
+    """Return the state of the task of a run, without words."""
+    return _make_status(STATES[summary.state], summary.changed, None)
+
+
+def status_of(info: RunInfo) -> pb.TaskStatus:
+    """Return how the task of a run stands: in words, and the open question as a data part beside them."""
+    summary = info.summary
+    document = info.document
+    text = _status_text(document)
     message = _make_message(summary, text, summary.entries) if text else None
+    if message is not None and document.question is not None:
+        message.parts.append(new_data_part(question_data(document.question)))
     return _make_status(STATES[summary.state], summary.changed, message)
+
+
+def metadata_of(info: RunInfo) -> dict[str, Any]:
+    """Return what the protocol has no field for: how the run ended and why, its gaps and its cost."""
+    return document_data(info.document)
 
 
 def progress_of(summary: RunSummary, entry: Entry, text: str) -> pb.TaskStatusUpdateEvent:
@@ -60,15 +83,13 @@ def progress_of(summary: RunSummary, entry: Entry, text: str) -> pb.TaskStatusUp
     return pb.TaskStatusUpdateEvent(task_id=summary.run, context_id=context_of(summary), status=status)
 
 
-def _status_text(info: RunInfo) -> str:
-    """What the agent says about how the task stands."""
-    question = info.question
-    if question is not None and info.summary.state == "needs_input":
-        text = question_text(question, info.plan.tasks)
-        return text if question.what == "question" else f"{text}\nReply {', '.join(VERDICTS[question.what])}."
-    if info.summary.state in ("failed", "damaged"):
-        return info.summary.reason
-    return "; ".join(gap.message for gap in info.gaps)
+def _status_text(document: RunDocument) -> str:
+    """Return what the agent says about how the task stands."""
+    if document.question is not None:
+        return "\n".join(filter(None, (document.question.message, explain_answer(document.question))))
+    if document.state in ("failed", "damaged", "cancelled"):
+        return document.why or document.reason
+    return "; ".join(gap.message for gap in document.gaps)
 
 
 def artifacts_of(info: RunInfo) -> list[pb.Artifact]:
@@ -92,11 +113,11 @@ def task_of(info: RunInfo) -> pb.Task:
     task = pb.Task(
         id=summary.run,
         context_id=context_of(summary),
-        status=status_of(summary, _status_text(info)),
+        status=status_of(info),
         artifacts=artifacts_of(info),
         history=[goal],
     )
-    task.metadata.update({"ending": summary.state, "usd": summary.spent.usd, "tokens": summary.spent.tokens})
+    task.metadata.update(metadata_of(info))
     return task
 
 

@@ -69,7 +69,8 @@ class RemoteAgent:
             task = await self._send(context, client, message)
             while task.status.state in (pb.TASK_STATE_INPUT_REQUIRED, pb.TASK_STATE_AUTH_REQUIRED):
                 answer = assignment.ask_person(_status_text(task), free_text=True)
-                reply = pb.Message(role=pb.ROLE_USER, task_id=task.id, parts=[new_text_part(str(answer))])
+                parts = [new_text_part(str(answer)), *_quoted(task)]
+                reply = pb.Message(role=pb.ROLE_USER, task_id=task.id, parts=parts)
                 task = await self._send(context, client, reply)
         if task.status.state != pb.TASK_STATE_COMPLETED:
             state = pb.TaskState.Name(task.status.state)
@@ -169,6 +170,14 @@ async def _sent(client: Client, message: pb.Message) -> pb.Task:
 
 def _status_text(task: pb.Task) -> str:
     return "\n".join(get_text_parts(task.status.message.parts)) or "it did not say more"
+
+
+def _quoted(task: pb.Task) -> list[pb.Part]:
+    """Return the number of the question that a status tells as data, for its answer; empty: it tells none."""
+    questions = get_data_parts(task.status.message.parts)
+    if not questions or not isinstance(questions[0], dict) or "number" not in questions[0]:
+        return []
+    return [new_data_part({"number": questions[0]["number"]})]
 
 
 def _result(task: pb.Task) -> object:

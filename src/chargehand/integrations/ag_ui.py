@@ -6,7 +6,7 @@ states of tasks are the shared state; a question to a person is an interrupt, wh
 
 import re
 from collections.abc import AsyncGenerator
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -22,8 +22,6 @@ from chargehand.server.extension import (
     HttpApi,
     Problem,
     TenantClient,
-    declined_answer,
-    parse_answer,
     problem_of,
     read_body,
     tenant_of,
@@ -75,28 +73,58 @@ class Subject(Struct, frozen=True):
 
 async def _begin_or_resume(tenant: TenantClient, team: str, sent: RunInput) -> Subject:
     if sent.resume:
-        return await _resume(tenant, team, sent.resume[0])
+        return await _resume(tenant, team, sent.resume)
     requests = [message.text.strip() for message in sent.messages if message.role == "user" and message.text.strip()]
     if not requests:
         raise Problem(422, "no_request", "messages has no user message with text; say what is to be done")
-    key = f"{sent.thread_id}/{sent.run_id}"
-    begun = await tenant.begin(team, requests[-1], key=key, labels={THREAD: sent.thread_id}, thread=sent.thread_id)
+    begun = await tenant.begin(
+        team,
+        requests[-1],
+        key=msgspec.json.encode((sent.thread_id, sent.run_id)).decode(),
+        key_name="runId",
+        labels={THREAD: sent.thread_id},
+        thread=sent.thread_id,
+    )
     return Subject(begun.run)
 
 
-async def _resume(tenant: TenantClient, team: str, sent: ResumeSent) -> Subject:
-    """Answer the question of an interrupt. One that was answered already is left: the call may be made again."""
-    run, _, number = sent.interrupt_id.rpartition("#")
-    info = await tenant.read(run)
-    if info.summary.team != team or not _NUMBER.fullmatch(number):
-        raise Problem(404, "unknown_interrupt", f"there is no interrupt {sent.interrupt_id!r}")
-    question = info.question
-    if question is not None and question.number < int(number):
-        raise Problem(404, "unknown_interrupt", f"{run} has not asked question {number}")
-    if question is not None and question.number == int(number):
-        is_declined = sent.status == "cancelled"
-        await tenant.answer(run, declined_answer(question) if is_declined else parse_answer(question, sent.payload))
+async def _resume(tenant: TenantClient, team: str, entries: list[ResumeSent]) -> Subject:
+    """Answer the open question of a run. An entry that answered an earlier question may come again: it is passed over.
+
+    Raises:
+        Problem: an entry is of no question of this run, or none is open and the last entry is not a repeated one.
+    """
+    subjects = {_read_interrupt(entry.interrupt_id): entry for entry in entries}
+    runs = {subject.run for subject in subjects}
+    if len(runs) > 1:
+        raise Problem(422, "invalid", "resume has interrupts of several runs; resume each in a call of its own")
+    info = await tenant.read(runs.pop())
+    last = max(subjects, key=lambda subject: subject.question)
+    if info.summary.team != team or (info.asks is not None and info.asks.number < last.question):
+        raise _unknown_interrupt(subjects[last].interrupt_id)
+    entry = subjects[last]
+    await tenant.answer(last.run, _read_entry(last, entry), key=entry.interrupt_id, key_name="interruptId")
+    return last
+
+
+def _read_interrupt(name: str) -> Subject:
+    run, _, number = name.rpartition("#")
+    if not run or not _NUMBER.fullmatch(number):
+        raise _unknown_interrupt(name)
     return Subject(run, int(number))
+
+
+def _unknown_interrupt(name: str) -> Problem:
+    return Problem(404, "unknown_interrupt", f"there is no interrupt {name!r}")
+
+
+def _read_entry(subject: Subject, entry: ResumeSent) -> dict[str, object]:
+    """Return the answer of an entry, with the number of the question that its interrupt told."""
+    if entry.status == "cancelled":
+        return {"number": subject.question, "declined": True}
+    if isinstance(entry.payload, dict):
+        return {**cast("Json", entry.payload), "number": subject.question}
+    return {"number": subject.question, "answer": entry.payload}
 
 
 async def _events(tenant: TenantClient, sent: RunInput, subject: Subject) -> AsyncGenerator[Json]:
@@ -110,12 +138,9 @@ async def _events(tenant: TenantClient, sent: RunInput, subject: Subject) -> Asy
                 yield event
     info = await tenant.read(subject.run)
     interrupts = interrupts_of(info)
-    for event in converted.close([interrupt["id"] for interrupt in interrupts]):
+    for event in converted.close([interrupt["id"] for interrupt in interrupts], info.summary.reason):
         yield event
-    if interrupts:
-        yield {"type": "RUN_FINISHED", "outcome": {"type": "interrupt", "interrupts": interrupts}, **place}
-        return
-    for event in ending_of(info, place):
+    for event in ending_of(info, interrupts, place):
         yield event
 
 

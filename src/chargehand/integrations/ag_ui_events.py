@@ -7,10 +7,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 from chargehand.engine import events as ev
-from chargehand.engine.admit import VERDICTS
 from chargehand.engine.plan import Task
 from chargehand.models.messages import Reply
-from chargehand.server.extension import Entry, RunInfo, StreamedWords, question_text
+from chargehand.server.extension import Entry, RunInfo, RunQuestion, StreamedWords, document_data, question_data
 
 Json: TypeAlias = dict[str, Any]
 
@@ -59,12 +58,12 @@ class RunEvents:
         chunk = {"type": "TEXT_MESSAGE_CHUNK", "messageId": message, "role": "assistant", "delta": words.text}
         return [{**chunk, "subagentRunId": subagent}]
 
-    def close(self, interrupts: list[str]) -> list[Json]:
+    def close(self, interrupts: list[str], reason: str) -> list[Json]:
         """The end of attempts that are open when a person is asked, or when the run has ended without them."""
         if interrupts:
             end = {"type": "SUBAGENT_FINISHED", "outcome": {"type": "suspended", "interruptIds": interrupts}}
         else:
-            end = {"type": "SUBAGENT_ERROR", "message": "the run ended before it", "code": "cancelled"}
+            end = {"type": "SUBAGENT_ERROR", "message": "the run ended before it", "code": reason}
         return [{**end, "subagentRunId": name} for name in self._open]
 
     def _requested(self, event: ev.RunRequested) -> list[Json]:
@@ -158,33 +157,65 @@ def _task_state(task: str, state: str) -> Json:
 
 
 def interrupts_of(info: RunInfo) -> list[Json]:
-    question = info.question
-    if question is None or info.summary.state != "needs_input":
+    """Return the open question as an interrupt: in words, as data in `metadata`, and the schema of its answer."""
+    question = info.document.question
+    if question is None:
         return []
-    schema: Json = {
-        "type": "object",
-        "properties": {"verdict": {"enum": VERDICTS[question.what]}, "feedback": {"type": "string"}, "result": {}},
-        "required": ["verdict"],
-    }
-    text = question_text(question, info.plan.tasks)
-    name = f"{info.summary.run}#{question.number}"
-    return [{"id": name, "reason": question.what, "message": text, "responseSchema": schema}]
+    return [
+        {
+            "id": f"{info.summary.run}#{question.number}",
+            "reason": question.what,
+            "message": question.message,
+            "responseSchema": _answer_schema(question),
+            "metadata": question_data(question),
+        }
+    ]
 
 
-def ending_of(info: RunInfo, place: Json) -> list[Json]:
-    summary = info.summary
-    if summary.state == "cancelled":
-        return [{"type": "RUN_FINISHED", "outcome": {"type": "cancelled"}, **place}]
-    if summary.state not in ("complete", "partial"):
-        reasons = "; ".join(gap.message for gap in info.gaps)
-        return [{"type": "RUN_ERROR", "message": reasons or summary.reason or summary.state, "code": summary.state}]
-    message = f"{summary.run}-answer"
-    text = info.answer if isinstance(info.answer, str) else msgspec.json.encode(info.answer).decode()
-    gaps = [{"task": gap.task, "message": gap.message} for gap in info.gaps]
-    result = {"ending": summary.state, "gaps": gaps, "usd": summary.spent.usd, "tokens": summary.spent.tokens}
+def _answer_schema(question: RunQuestion) -> Json:
+    """Return the JSON Schema of an answer: the verdicts, the options, and a verdict for each other call."""
+    verdict: Json = {"verdict": {"enum": question.verdicts}, "feedback": {"type": "string"}, "result": {}}
+    fields = question.question
+    if question.what == "question" and fields is not None:
+        if fields.options and not fields.free_text:
+            verdict["result"] = {"enum": fields.options}
+        elif fields.options:
+            verdict["result"] = {"anyOf": [{"enum": fields.options}, {"type": "string"}]}
+        else:
+            verdict["result"] = fields.schema or {"type": "string"}
+    schema: Json = {"type": "object", "properties": verdict, "required": ["verdict"]}
+    others = [call.call for call in question.calls[1:]]
+    if others:
+        call: Json = {
+            "type": "object",
+            "properties": {"call": {"enum": others}, **verdict},
+            "required": ["call", "verdict"],
+        }
+        schema["properties"] = {**verdict, "also": {"type": "array", "items": call}}
+    return schema
+
+
+def ending_of(info: RunInfo, interrupts: list[Json], place: Json) -> list[Json]:
+    """Return the last events of a call: of a run that has ended, or that asks."""
+    document = info.document
+    told = document_data(document)
+    if interrupts:
+        return [_finished(told, {"type": "interrupt", "interrupts": interrupts}, place)]
+    if document.state == "cancelled":
+        return [_finished({**told, "answer": document.answer}, {"type": "cancelled"}, place)]
+    if document.state not in ("complete", "partial"):
+        code = document.reason if document.state == "failed" else document.state
+        told["answer"] = document.answer
+        return [{"type": "RUN_ERROR", "message": document.why or code, "code": code, "metadata": told}]
+    message = f"{document.run}-answer"
+    text = document.answer if isinstance(document.answer, str) else msgspec.json.encode(document.answer).decode()
     return [
         {"type": "TEXT_MESSAGE_START", "messageId": message, "role": "assistant"},
         {"type": "TEXT_MESSAGE_CONTENT", "messageId": message, "delta": text},
         {"type": "TEXT_MESSAGE_END", "messageId": message},
-        {"type": "RUN_FINISHED", "result": result, "outcome": {"type": "success"}, **place},
+        _finished(told, {"type": "success"}, place),
     ]
+
+
+def _finished(result: Json, outcome: Json, place: Json) -> Json:
+    return {"type": "RUN_FINISHED", "result": result, "outcome": outcome, **place}

@@ -23,11 +23,12 @@ from chargehand.server.extension import (
     RunFilter,
     RunInfo,
     TenantClient,
+    document_data,
     problem_of,
     problems_as,
     progress_text,
+    question_data,
     tenant_of,
-    worded_answer,
 )
 
 with OfExtra("the MCP server", "mcp"):
@@ -71,7 +72,7 @@ async def run_team(
     key: Annotated[str, Meta(description="The same call with the same key is the same run")] = "",
 ) -> object:
     """Have a team carry out a request, and wait for its answer. The run goes on when the time is up: see get_run."""
-    begun = await call.tenant.begin(team, goal, key=key)
+    begun = await call.tenant.begin(team, goal, key=key, key_name="key")
     return describe_run(await _wait(call, begun.run, wait))
 
 
@@ -84,13 +85,34 @@ async def answer_run(
     call: ClientCall,
     run: str,
     number: Annotated[int, Meta(description="The number of the question (get_run)")],
-    verdict: Annotated[Verdict, Meta(description="approve or reject a plan or a call; answer a question in words")],
-    text: Annotated[str, Meta(description="The answer in words, or why it is rejected")] = "",
+    verdict: Annotated[
+        Verdict | None, Meta(description="approve or reject a plan or a call; answer a question; done, again, fail")
+    ] = None,
+    text: Annotated[
+        str, Meta(description="The answer in words, why it is rejected, or what a call that is done returned")
+    ] = "",
+    verdicts: Annotated[
+        Mapping[str, str],
+        Meta(description='Of several calls: a verdict on each by number: {"1": "approve", "2": "reject: why"}'),
+    ] = {},
     wait: Wait = 60,
 ) -> object:
-    """Answer the question that a run asks, as the person decided, and wait for the end of the run."""
-    await call.tenant.answer(run, worded_answer(number, verdict, text))
+    """Answer the question that a run asks, as the person decided, and wait for the end of the run.
+
+    The same answer again changes nothing.
+    """
+    if verdict is None and not verdicts:
+        raise ToolFailed("say `verdict`, or for several calls `verdicts`")
+    answer = dict(verdicts) or _answer_fields(verdict, text)
+    key = f"{run}#{number}"
+    await call.tenant.answer(run, {**answer, "number": number}, key=key, key_name="number of a question")
     return describe_run(await _wait(call, run, wait))
+
+
+def _answer_fields(verdict: Verdict | None, text: str) -> dict[str, object]:
+    if verdict in ("answer", None):
+        return {"answer": text}
+    return {"answer": f"{verdict}: {text}" if text else verdict}
 
 
 async def cancel_run(call: ClientCall, run: str, reason: str = "") -> object:
@@ -137,15 +159,12 @@ async def _wait(call: ClientCall, run: str, seconds: int) -> RunInfo:
 
 def describe_run(info: RunInfo) -> dict[str, object]:
     """What a client is told of a run."""
+    document = info.document
     return {
-        "run": info.summary.run,
-        "team": info.summary.team,
-        "state": info.summary.state,
-        "answer": info.answer,
-        "question": info.question,
-        "gaps": info.gaps,
+        **document_data(document),
+        "answer": document.answer,
+        "question": None if document.question is None else question_data(document.question),
         "tasks": [{"task": task.id, "worker": task.worker, "status": task.status} for task in info.tasks],
-        "spent": info.summary.spent,
         "notice": info.notice,
     }
 
@@ -258,15 +277,24 @@ async def _call_tool(call: ClientCall, name: str, arguments: Mapping[str, Any]) 
     try:
         values = declared.arguments.read(msgspec.json.encode(arguments).decode())
         result = cast("dict[str, Any]", msgspec.to_builtins(await _BY_NAME[name](call, **values)))
-    except (ToolFailed, Problem, ChargehandError) as error:
-        detail = str(error) if isinstance(error, ToolFailed) else problem_of(error).detail
-        return types.CallToolResult(content=[types.TextContent(text=detail)], is_error=True)
+    except ToolFailed as error:
+        return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
+    except (Problem, ChargehandError) as error:
+        problem = problem_of(error)
+        told = types.TextContent(text=problem.detail)
+        return types.CallToolResult(content=[told], structured_content=_error_data(problem), is_error=True)
     text = msgspec.json.encode(result).decode()
     return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=result)
 
 
+def _error_data(problem: Problem) -> dict[str, Any]:
+    """Return what a program needs of a problem: its stable code, its class, and when to try again, in seconds."""
+    return {"code": problem.code, "status": problem.status, "retry_after": problem.after}
+
+
 def _protocol_error(problem: Problem) -> MCPError:
-    return MCPError(types.INVALID_PARAMS, problem.detail)
+    code = types.INTERNAL_ERROR if problem.status >= 500 else types.INVALID_PARAMS
+    return MCPError(code, problem.detail, _error_data(problem))
 
 
 # --- over HTTP, and over pipes

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
@@ -92,17 +92,28 @@ class Callbacks(Struct, frozen=True):
     """The functions that are asked what a person would be asked; without one, the run waits for a person."""
 
     on_approval: OnApproval | None = None
+    """Decides on plans and calls."""
     on_question: OnQuestion | None = None
+    """Answers questions in words."""
+    on_error: Callable[[str, Exception], None] | None = None
+    """Told of a run whose question stays open because a function raised; None: that is raised when the run is over."""
 
 
 async def drive_with_answers(drive: "RunLoop", callbacks: Callbacks, first: Sequence[ev.Event]) -> None:
     """Drive a run to its end; what it asks meanwhile is answered by the callbacks.
 
-    If one raises, the question stays open, the rest is done, and the exception is raised here.
+    If one raises, the question stays open and the rest is done. Then `on_error` has been told, or it is raised here.
     """
     trouble: list[Exception] = []
+
+    def report(error: Exception) -> None:
+        if callbacks.on_error is None:
+            trouble.append(error)
+        else:
+            callbacks.on_error(drive.run, error)
+
     async with BareTaskGroup() as jobs:
-        answering = jobs.create_task(_answer_questions(drive, callbacks, trouble))
+        answering = jobs.create_task(_answer_questions(drive, callbacks, report))
         try:
             await drive.to_end(first=first, wait_for_input=True)
         finally:
@@ -111,26 +122,26 @@ async def drive_with_answers(drive: "RunLoop", callbacks: Callbacks, first: Sequ
         raise trouble[-1]
 
 
-async def _answer_questions(drive: "RunLoop", callbacks: Callbacks, trouble: list[Exception]) -> None:
+async def _answer_questions(drive: "RunLoop", callbacks: Callbacks, report: Callable[[Exception], None]) -> None:
     number = 0
     while True:
         question = await drive.next_question(number)
         number = question.number
         try:
             answer = await _answer(drive.run, drive.state, question, callbacks)
-        except Exception as error:  # noqa: BLE001 - of a foreign function; raised when the run is over
-            trouble.append(error)
+        except Exception as error:  # noqa: BLE001 - of a foreign function
+            report(error)
             answer = None
         if answer is None:
-            drive.stop_waiting()
-            return
+            drive.leave_question(number)
+            continue
         try:
-            await drive.ask(answer)
+            await drive.ask(structs.replace(answer, callback=True))
         except Refused as error:
             if drive.state.input is not None and drive.state.input.number == number:  # the answer does not fit
-                trouble.append(Invalid(f"the answer to question {number} of run {drive.run!r} was refused: {error}"))
-                drive.stop_waiting()
-                return
+                report(Invalid(f"the answer to question {number} of run {drive.run!r} was refused: {error}"))
+                drive.leave_question(number)
+                continue
             logger.info("run %s: an answer came too late: %s", drive.run, error)
 
 

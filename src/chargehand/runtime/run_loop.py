@@ -53,7 +53,7 @@ class _SteadyClock:
 
 logger = logging.getLogger(__name__)
 
-_Awaited: TypeAlias = Literal["plan", "refund", "question"]
+_Awaited: TypeAlias = Literal["plan", "refund", "question", "decision"]
 """What a piece of work may wait for: a whole plan, money that is given back, a question to a person."""
 TextListener: TypeAlias = Callable[[str, Work, str], None]
 _SOON = 0.02
@@ -79,6 +79,7 @@ class RunLoop:
         "_inbox",
         "_journal",
         "_lease",
+        "_left",
         "_listener",
         "_log",
         "_logged",
@@ -135,6 +136,8 @@ class RunLoop:
         self._trouble: ChargehandError | None = None
         self._awaiting: dict[_Awaited, list[asyncio.Future[None]]] = {}
         self._waits_for_input = False
+        self._left = 0
+        """The number of the last question that is left to a person."""
         self._told: dict[str, int] = {}
         self._log: RunLog | None = None
         self._logged = logged_events()
@@ -313,16 +316,30 @@ class RunLoop:
         _resolve(self._awaiting.pop(what, ()))
 
     def _release_due(self) -> None:
-        """Let all go on that wait for a plan which is whole, or for a question which is written."""
+        """Let all go on that wait for a plan which is whole, or for a question which is written or answered."""
         if not self.state.planning.is_open:
             self._release("plan")
         if self.state.input is not None:
             self._release("question")
+        self._release("decision")
 
-    def stop_waiting(self) -> None:
-        """The open question is not answered: leave the run once nothing goes on without that."""
-        self._waits_for_input = False
+    def leave_question(self, number: int) -> None:
+        """Leave a question to a person. The drive ends once nothing goes on without the answer."""
+        self._left = number
+        self._release("decision")
         self._wake()
+
+    def keeps_question(self, number: int) -> bool:
+        """Return whether a function of this process is asked a question, or has answered it just now."""
+        return self._waits_for_input and number > self._left
+
+    async def decided(self, number: int) -> None:
+        """Wait until a question is answered or left to a person."""
+        while self.keeps_question(number) and not self.over.is_set():
+            question = self.state.input
+            if question is None or question.number != number:
+                return
+            await self._wait_for("decision")
 
     def note(self, event: ev.Noted | ev.PromptSent | ev.ModelCalled) -> None:
         """Write this along with whatever is written next."""
@@ -351,6 +368,7 @@ class RunLoop:
             raise
         finally:
             self.over.set()
+            self._release("decision")
 
     async def _leave(self) -> None:
         """Write what was reported until this process was told to stop, and that no crash interrupts what is owed.
@@ -388,15 +406,18 @@ class RunLoop:
                 self._release_due()
             if state.ended is not None:
                 return
-            if not self._waits_for_input and self._stuck_without_a_person(now):
+            if self._stuck_without_a_person(now):
                 return
             if not (self._inbox or self._urgent):
                 await self._next_wakeup(now)
 
     def _stuck_without_a_person(self, now: float) -> bool:
+        """Return whether nothing goes on before a person answers, and nobody in this process does."""
         state = self.state
+        if state.input is None or self.keeps_question(state.input.number):
+            return False
         startable = state.approved and bool(state.ready_queues) and now < work_until(state)
-        return not (state.input is None or state.owing or state.timers or startable or self._inbox)
+        return not (state.owing or state.timers or startable or self._inbox)
 
     def _take_in(self, now: float) -> None:
         inbox = self._inbox

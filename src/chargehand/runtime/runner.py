@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 _Returned = TypeVar("_Returned")
 
-LONGEST_GOAL = 1024 * 1024
-"""The most bytes of a request."""
+LONGEST_GOAL = 150_000
+"""The most characters of a request, whatever begins the run."""
 EFFECT_PATIENCE = 5.0
 """How many seconds calls that change something have to finish when a run is stopped in an orderly way."""
 _STOPPING = 30.0  # seconds that an earlier drive of a run has to stop
@@ -64,8 +64,11 @@ def checked_goal(goal: str) -> str:
         raise Invalid(f"the request is {type(goal).__name__}, not text; say what is to be done in words")
     if not goal.strip():
         raise Invalid("the request is empty; say what is to be done")
-    if len(goal.encode(errors="replace")) > LONGEST_GOAL:
-        raise Invalid(f"the request has more than {LONGEST_GOAL} bytes; put the material into files for a tool to read")
+    if len(goal) > LONGEST_GOAL:
+        raise Invalid(
+            f"the request has {len(goal):,} characters, and {LONGEST_GOAL:,} is the most; "
+            "put the material into files for a tool to read"
+        )
     if strange := re.search("[\0\ud800-\udfff]", goal):
         what = "a NUL character" if strange[0] == "\0" else "half a surrogate pair"
         raise Invalid(f"the request holds {what}: it is not text; send plain text in UTF-8")
@@ -427,6 +430,16 @@ class Runner:
         drive = self._under_way[run]
         await drive.ask(report)
 
+    def keeps_question(self, run: str, number: int) -> bool:
+        """Return whether a function of this process is asked a question of a run, or has answered it just now."""
+        drive = self._under_way.get(run)
+        return drive is not None and drive.keeps_question(number)
+
+    async def decided(self, run: str, number: int) -> None:
+        """Wait until a question of a run is answered, or left to a person."""
+        if (drive := self._under_way.get(run)) is not None:
+            await drive.decided(number)
+
     def _check_members(self, run: str, state: RunState) -> None:
         if self._members is not None:
             began = f" {state.requested.team!r}" if state.requested.team else ""
@@ -496,7 +509,8 @@ class Runner:
             self._load.enter(lease.run, drive.state)
         try:
             async with receiving_commands(self._journal, drive):
-                if self._callbacks is None:
+                # what a run inside another asks is asked, and answered, in the outermost one
+                if self._callbacks is None or drive.state.requested.parent is not None:
                     await drive.to_end(first=also, wait_for_input=wait_for_input)
                 else:
                     await drive_with_answers(drive, self._callbacks, also)

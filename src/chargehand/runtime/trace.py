@@ -591,6 +591,7 @@ class Tracer:
         verdicts: dict[int, ev.InputAnswered | ev.CallVerdict] = {verdict.call: verdict for verdict in event.also}
         verdicts[asked.calls[0].call] = event
         for call in asked.calls:
+            self._note_end(call.task, self.state.at)
             verdict = verdicts.get(call.call)
             for attempt in self.tasks[call.task].attempts if verdict is not None and verdict.verdict == "done" else ():
                 for step in attempt.steps:

@@ -1,18 +1,22 @@
 """A run in words, for clients that converse: how it goes on, what it asks, and how they answer that."""
 
+import re
 from collections.abc import Iterable
 from typing import cast
 
 import msgspec
 
+from chargehand.agents.run_document import RunDocument, RunQuestion, describe_tasks
 from chargehand.engine import events as ev
-from chargehand.engine.admit import VERDICTS
 from chargehand.engine.plan import Task
 from chargehand.server.api.shapes import AnswerBody
-from chargehand.server.wire import Problem
+from chargehand.server.wire import Problem, misfit
 
 _LONGEST_LINE = 160
 _LISTED = 30
+_MOST_SHOWN = 10_000
+_CALL = re.compile(r"[1-9][0-9]{0,8}")
+_VERDICT = re.compile(r"(\w*)[\s.,:;!]*(.*)", re.DOTALL)
 _DUTIES = {"plan": "planning", "answer": "writing the answer"}
 _LINES: dict[type[ev.Event], str] = {
     ev.SupervisionFailed: "{0.duty} failed: {0.failure.message}",
@@ -46,67 +50,164 @@ def progress_text(event: ev.Event) -> str:
 
 
 def _plan_text(tasks: tuple[Task, ...]) -> str:
-    return f"plan: {len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}\n{list_tasks(tasks, _LONGEST_LINE)}"
+    return f"plan: {len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}\n{_list_tasks(tasks)}"
 
 
-def list_tasks(tasks: Iterable[Task], longest: int | None = None) -> str:
-    """Tasks in lines, with worker and instruction; cut where there are too many."""
-    lines = [f"- {task.id}{f' ({task.worker})' if task.worker else ''}: {task.instruction}" for task in tasks]
-    if len(lines) > _LISTED:
-        lines = [*lines[:_LISTED], f"- and {len(lines) - _LISTED} more"]
-    return "\n".join(lines if longest is None else [_shortened(line, longest) for line in lines])
+def _list_tasks(tasks: Iterable[Task]) -> str:
+    """Return tasks in lines, with worker and instruction; cut where there are too many."""
+    lines = [f"- {_shortened(task)}" for task in describe_tasks(list(tasks))]
+    return "\n".join(lines if len(lines) <= _LISTED else [*lines[:_LISTED], f"- and {len(lines) - _LISTED} more"])
 
 
-def _shortened(text: str, longest: int = _LONGEST_LINE) -> str:
+def _shortened(text: str) -> str:
     plain = " ".join(text.split())
-    return plain if len(plain) <= longest else f"{plain[: longest - 2]} …"
+    return plain if len(plain) <= _LONGEST_LINE else f"{plain[: _LONGEST_LINE - 2]} …"
 
 
 # --- questions
 
 
-def question_text(question: ev.InputRequested, tasks: Iterable[Task]) -> str:
-    """What a run asks a person; `tasks` are those of its plan."""
-    match question.what:
-        case "plan":
-            return f"Before anything is done, a person must agree to this plan:\n{list_tasks(tasks)}"
-        case "tool":
-            return f"Before this call is made, a person must agree to it:\n{question.text}"
-        case "effect":
-            return f"The outcome of this call is unknown; a person must say what happened:\n{question.text}"
-        case "question":
-            options = ", ".join(question.question.options) if question.question else ""
-            return f"A worker asks:\n{question.text}{f' ({options})' if options else ''}"
+def question_data(question: RunQuestion) -> dict[str, object]:
+    """Return the open question of a run as JSON: its fields, and of every call why it is asked about."""
+    calls = [{**msgspec.to_builtins(call), "because": call.because} for call in question.calls]
+    return {**msgspec.to_builtins(question), "calls": calls}
 
 
-def parse_answer(question: ev.InputRequested, sent: object) -> AnswerBody:
-    """The answer of a client: in fields (`verdict`, `feedback`, `result`), or in words that begin with the verdict.
+def document_data(document: RunDocument) -> dict[str, object]:
+    """Return how a run stands as JSON, without its answer and its question, for the extension field of a protocol."""
+    fields = msgspec.to_builtins(document)
+    return {name: value for name, value in fields.items() if name not in ("answer", "question")}
 
-    Any words answer a question in words.
-    """
-    if not isinstance(sent, str):
-        fields = cast("dict[str, object]", sent) if isinstance(sent, dict) else {}
-        try:
-            return msgspec.convert({"number": question.number, **fields}, AnswerBody)
-        except msgspec.ValidationError as error:
-            raise Problem(422, "invalid_answer", f"this is no answer: {error}") from error
+
+def explain_answer(question: RunQuestion) -> str:
+    """Return in a line how to answer a question in words; empty: any words do."""
     if question.what == "question":
-        return worded_answer(question.number, "answer", sent.strip())
-    verdict, _, text = sent.strip().partition(" ")
-    plain = verdict.strip(".,:;!").casefold()
-    if plain not in VERDICTS[question.what]:
-        allowed = ", ".join(VERDICTS[question.what])
-        raise Problem(422, "invalid_answer", f"begin the answer with one of: {allowed}")
-    return worded_answer(question.number, plain, text.strip())
+        return ""
+    words = ["done: RESULT" if word == "done" else word for word in question.verdicts]
+    if len(question.calls) < 2:
+        return f"Reply {', '.join(words)}."
+    return f"Reply for each call one of {', '.join(words)}, by its number: {_answer_example(question)}"
 
 
-def worded_answer(number: int, verdict: str, text: str) -> AnswerBody:
-    """A verdict with words: what was answered or came of a call, else the reason."""
-    key = "result" if verdict in ("answer", "done") else "feedback"
-    return msgspec.convert({"number": number, "verdict": verdict, key: text}, AnswerBody)
+def _answer_example(question: RunQuestion) -> str:
+    return msgspec.json.encode({str(call.call): question.verdicts[0] for call in question.calls}).decode()
 
 
-def declined_answer(question: ev.InputRequested) -> AnswerBody:
-    """The answer of a person who does not want to decide."""
-    verdict = "fail" if question.what == "effect" else "reject"
-    return AnswerBody(number=question.number, verdict=verdict, feedback="declined")
+class ShownQuestions:
+    """Remembers which question of a run each client was shown last. `tenant.part(ShownQuestions)` is that of a tenant.
+
+    Words name no question, so they are good only for the one that their client has seen. What was shown is not kept
+    over a restart of the server: a client then reads the run again, or names the question.
+    """
+
+    def __init__(self, _tenant: object = None) -> None:
+        self._numbers: dict[tuple[str, str], int] = {}
+
+    def show(self, client: str, run: str, number: int) -> None:
+        """Note that a client was shown a question."""
+        self._numbers.pop((client, run), None)
+        self._numbers[client, run] = number
+        while len(self._numbers) > _MOST_SHOWN:
+            del self._numbers[next(iter(self._numbers))]
+
+    def is_shown(self, client: str, run: str, number: int) -> bool:
+        """Return whether words of a client can only mean this question. The first question of a run is the only one."""
+        return self._numbers.get((client, run), 1) == number
+
+
+def parse_answer(question: RunQuestion, sent: object, *, names_question: bool = False) -> AnswerBody:
+    """Return the answer that a client sent.
+
+    Args:
+        question: The open question.
+        sent: Words that begin with the verdict, or fields: `number`, `verdict`, `feedback`, `result`, `also`; in place
+            of the verdict, `answer` with words, a verdict for each call by its number, or `declined`.
+        names_question: The answer must have the number of its question.
+
+    Raises:
+        Problem: It is no answer to this question.
+    """
+    fields = _read_words(question, sent) if isinstance(sent, str) else _read_fields(question, sent)
+    if names_question and "number" not in fields:
+        detail = (
+            f"question {question.number} was not shown here before this answer; read the run, then answer again, or "
+            f'name the question: {{"number": {question.number}, "verdict": ...}}'
+        )
+        raise Problem(409, "conflict", detail)
+    sent_fields = {"number": question.number, **fields}
+    try:
+        return msgspec.convert(sent_fields, AnswerBody)
+    except msgspec.ValidationError as error:
+        raise misfit(error, AnswerBody, sent_fields) from error
+
+
+def _read_fields(question: RunQuestion, sent: object) -> dict[str, object]:
+    """Return the fields of an answer; verdicts by call (`{"1": "approve", "2": "reject: why"}`) are put into fields."""
+    fields = dict(cast("dict[str, object]", sent)) if isinstance(sent, dict) else {}
+    if fields.pop("declined", False):
+        return {**fields, **_decline(question)}
+    if "answer" in fields:
+        answer = fields.pop("answer")
+        return {**fields, **_read_plain(question, answer)}
+    verdicts = {int(name): fields.pop(name) for name in tuple(fields) if _CALL.fullmatch(name)}
+    if not verdicts:
+        return fields
+    first = question.calls[0].call if question.calls else 1
+    if first not in verdicts:
+        raise _no_answer(f"call {first} is asked about first; answer that one too")
+    also = [{"call": call, **_read_verdict(question, verdict)} for call, verdict in verdicts.items() if call != first]
+    return {**fields, **_read_verdict(question, verdicts[first]), "also": also}
+
+
+def _read_plain(question: RunQuestion, answer: object) -> dict[str, object]:
+    """Return the fields of an answer that is words or, for a question in words, any JSON."""
+    if isinstance(answer, str):
+        return _read_words(question, answer)
+    if question.what == "question":
+        return {"verdict": "answer", "result": answer}
+    if isinstance(answer, bool) and "approve" in question.verdicts:
+        return _read_words(question, "approve" if answer else "reject")
+    raise _no_answer(f"begin it with one of: {', '.join(question.verdicts)}")
+
+
+def _decline(question: RunQuestion) -> dict[str, object]:
+    """Return the fields of the answer of a person who does not want to decide."""
+    declined = {"verdict": "fail" if question.what == "effect" else "reject", "feedback": "declined"}
+    return {**declined, "also": [{"call": call.call, **declined} for call in question.calls[1:]]}
+
+
+def _read_words(question: RunQuestion, sent: str) -> dict[str, object]:
+    words = sent.strip()
+    if question.what == "question":
+        has_schema = question.question is not None and question.question.schema is not None
+        return {"verdict": "answer", "result": _as_json(words) if has_schema else words}
+    if isinstance(fields := _as_json(words), dict):
+        return _read_fields(question, cast("dict[str, object]", fields))
+    if len(question.calls) > 1:
+        listed = "; ".join(f"{call.call}: {call.text}" for call in question.calls)
+        count = len(question.calls)
+        raise _no_answer(f"it asks about {count} calls ({listed}); answer each: {_answer_example(question)}")
+    return _read_verdict(question, words)
+
+
+def _read_verdict(question: RunQuestion, sent: object) -> dict[str, object]:
+    """Return the fields of the verdict on one call: `approve`, `reject: why`, `done: RESULT`, `again`, `fail`."""
+    if isinstance(sent, dict):
+        return cast("dict[str, object]", sent)
+    verdict, text = _VERDICT.fullmatch(str(sent).strip()).groups()  # pyright: ignore[reportOptionalMemberAccess] - it fits any text
+    word = verdict.casefold()
+    if word not in question.verdicts:
+        raise _no_answer(f"begin the answer with one of: {', '.join(question.verdicts)}")
+    return {"verdict": word, "result": _as_json(text)} if word == "done" else {"verdict": word, "feedback": text}
+
+
+def _as_json(text: str) -> object:
+    """Return what a text is as JSON; a text that is none, as it is."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def _no_answer(detail: str) -> Problem:
+    return Problem(422, "invalid", f"this is no answer: {detail}")

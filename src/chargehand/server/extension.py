@@ -9,24 +9,26 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from json import JSONDecodeError
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from chargehand.agents.run_document import RunDocument, RunQuestion
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
-from chargehand.engine.events import Entry
-from chargehand.engine.plan import Plan
+from chargehand.engine.events import Entry, MessageKey
+from chargehand.engine.plan import Plan, digest
 from chargehand.engine.policy import Seconds
-from chargehand.errors import ChargehandError, Invalid
+from chargehand.errors import ChargehandError, Invalid, Refused
 from chargehand.memory.conversations import scope_of
 from chargehand.runtime.feed import Reader
-from chargehand.server.api.control import answer_question
+from chargehand.server.api.control import answer_question, has_answered
 from chargehand.server.api.events import listen_to_words
 from chargehand.server.api.operations import render_problem
 from chargehand.server.api.runs import begin_run, list_runs, run_info
@@ -44,7 +46,14 @@ from chargehand.server.api.shapes import (
     TeamInfo,
 )
 from chargehand.server.api.teams import list_teams, search_archives, show_team
-from chargehand.server.dialogue import declined_answer, parse_answer, progress_text, question_text, worded_answer
+from chargehand.server.dialogue import (
+    ShownQuestions,
+    document_data,
+    explain_answer,
+    parse_answer,
+    progress_text,
+    question_data,
+)
 from chargehand.server.idempotency import BegunRun, run_key
 from chargehand.server.page import is_page
 from chargehand.server.routing import CALLER, ApiBase, ApiCaller, Render, allows
@@ -64,23 +73,24 @@ __all__ = [
     "Entry",
     "HttpApi",
     "Problem",
+    "RunDocument",
     "RunFilter",
     "RunInfo",
     "RunPage",
+    "RunQuestion",
     "RunSummary",
     "SearchHit",
     "StreamedWords",
     "TeamInfo",
     "TenantClient",
-    "declined_answer",
-    "parse_answer",
+    "document_data",
+    "explain_answer",
     "problem_of",
     "problems_as",
     "progress_text",
-    "question_text",
+    "question_data",
     "read_body",
     "tenant_of",
-    "worded_answer",
 ]
 
 TENANT = "chargehand.tenant"
@@ -132,14 +142,22 @@ async def _answer_broken_json(request: Request, error: Exception) -> Response:
     return await _answer_problem(request, Problem(422, "not_json", f"the body is not JSON: {error}"))
 
 
+async def _answer_http_error(request: Request, error: Exception) -> Response:
+    status = cast("HTTPException", error).status_code
+    words = {404: "there is nothing at this path", 405: "this method is not for this path"}
+    code = "no_route" if status in words else "refused"
+    return await _answer_problem(request, Problem(status, code, words.get(status, str(error))))
+
+
 PROBLEM_HANDLERS: Mapping[Any, Any] = {
+    HTTPException: _answer_http_error,
     Problem: _answer_problem,
     ChargehandError: _answer_problem,
     JSONDecodeError: _answer_broken_json,
 }
 """`Starlette(exception_handlers=PROBLEM_HANDLERS)`: what a `TenantClient` raises becomes a reply with its status.
 
-So does what `await request.json()` raises for a body that is not JSON.
+So does what `await request.json()` raises for a body that is not JSON, and a path or a method that is not there.
 """
 
 
@@ -198,6 +216,7 @@ class TenantClient:
         goal: str,
         *,
         key: str = "",
+        key_name: str = "key",
         labels: Mapping[str, str] | None = None,
         plan: Plan | None = None,
         budget: Budget | None = None,
@@ -207,6 +226,7 @@ class TenantClient:
     ) -> BegunRun:
         """Begin a run. With a `key`, the same call again gives the run that it began the first time (`replayed`).
 
+        `key_name` is what the client calls the key, for errors.
         `budget`, `seconds` and `approve` bound it more than its team is bounded. Labels are for who lists runs;
         `session` and `user` also keep what workers remember apart. Without these two, `thread` does, the id of a
         conversation in the protocol of the caller, and otherwise the key of the caller.
@@ -218,7 +238,7 @@ class TenantClient:
         new = NewRun(goal, bounds, plan, labels=body.labels, scope=scope)
         if not key:
             return BegunRun(await begin_run(tenant, team, new, None))
-        own_key = run_key(tenant, f"{self._api}:{key}", msgspec.json.encode((body, bounds)))
+        own_key = run_key(tenant, f"{self._api}:{key}", msgspec.json.encode((body, bounds)), name=key_name)
         return await own_key.begin(tenant, lambda: begin_run(tenant, team, new, own_key))
 
     async def read(self, run: str) -> RunInfo:
@@ -254,15 +274,48 @@ class TenantClient:
         """
         return _follow(self._require("read"), run, after, words=words, until_asked=until_asked)
 
-    async def answer(self, run: str, answer: AnswerBody) -> RunInfo:
-        """Answer the question a run asks: approve or reject a plan or a call, or give the answer in words."""
+    def show_question(self, info: RunInfo) -> None:
+        """Note that the client of this call is shown the open question of a run: its words are good for that one."""
+        if info.asks is not None:
+            self._tenant.part(ShownQuestions).show(self._client, info.summary.run, info.asks.number)
+
+    @property
+    def _client(self) -> str:
+        return f"{self._api}:{self.caller.key}"
+
+    async def answer(self, run: str, answer: object, *, key: str = "", key_name: str = "key") -> RunInfo:
+        """Answer the question a run asks: approve or reject a plan or a call, or give the answer in words.
+
+        With a `key`, the same call again changes nothing, also after another question came up.
+
+        Args:
+            run: The run that asks.
+            answer: An `AnswerBody`, or what a client sent: fields with or without a `number`, or words. Without a
+                number it is good only for the question that `show_question` noted last.
+            key: The id that the client gave to the message; empty: none.
+            key_name: What the client calls that id, for errors.
+        """
+        tenant = self._require("run")
+        sent = msgspec.json.encode(answer, order="deterministic")  # fields of a data part of A2A come in any order
+        message = MessageKey(digest(self._client, key), digest(sent)) if key else None
+        if message is not None and await has_answered(tenant, run, message, key_name):
+            return await run_info(tenant, run)
+        body = answer if isinstance(answer, AnswerBody) else await self._parse(tenant, run, answer)
         by = self.caller.name or self.caller.key
-        return await answer_question(self._require("run"), run, _checked(answer), by)
+        return await answer_question(tenant, run, _checked(body), by, message=message, key_name=key_name)
+
+    async def _parse(self, tenant: Tenant, run: str, answer: object) -> AnswerBody:
+        question = (await run_info(tenant, run)).asks
+        if question is None:
+            raise Refused(f"run {run!r} asks nothing just now")
+        is_shown = tenant.part(ShownQuestions).is_shown(self._client, run, question.number)
+        return parse_answer(question, answer, names_question=not is_shown)
 
     async def cancel(self, run: str, reason: str = "") -> RunInfo:
         """Stop a run; what is finished stays. A run that has ended already is left as it is."""
         tenant = self._require("run")
-        await tell_run(tenant, run, lambda _: ev.CancelRequested(reason))
+        by = self.caller.name or self.caller.key
+        await tell_run(tenant, run, lambda _: ev.CancelRequested(reason, by=by))
         return await run_info(tenant, run)
 
     # --- memory
@@ -313,8 +366,11 @@ async def _until_asked(
     """A stream up to a question that a person has not answered yet."""
     async for item in stream:
         yield item
-        is_question = isinstance(item, Entry) and isinstance(item.event, ev.InputRequested)
-        if is_question and (await run_info(tenant, run)).summary.state == "needs_input":
+        if not isinstance(item, Entry) or not isinstance(item.event, ev.InputRequested):
+            continue
+        if (runner := tenant.runner_of(run)) is not None:
+            await runner.decided(run, item.event.number)
+        if (await run_info(tenant, run)).summary.state == "needs_input":
             return
 
 

@@ -8,7 +8,7 @@ made of the caller, the path and the body, which is recorded in the request of t
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from hashlib import blake2b
 from typing import cast
 
@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 
-from chargehand.engine.events import RunRequested
+from chargehand.engine.events import Entry, InputAnswered, MessageKey, RunRequested
 from chargehand.engine.plan import digest
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Corrupt, Refused, RunBusy, RunUnknown, Unknown
@@ -24,7 +24,8 @@ from chargehand.server.routing import CALLER, ApiCaller
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, raw_body
 
-HEADER = "idempotency-key"
+KEY_NAME = "Idempotency-Key"
+_HEADER = KEY_NAME.lower()
 REPEATED_FOR: Seconds = 15 * 60.0
 """How long a call that is made again without a key is known to be the same."""
 _KEY = re.compile(r"[!-~]{1,255}")
@@ -49,6 +50,8 @@ class RunKey(Struct, frozen=True):
 
     run: str
     seed: int
+    name: str = KEY_NAME
+    """What the client calls the key, for the error about another body."""
 
     async def begin(self, tenant: Tenant, begin: Callable[[], Awaitable[str]]) -> BegunRun:
         """Begin the run of this key, unless it was begun before.
@@ -89,7 +92,7 @@ class RunKey(Struct, frozen=True):
         except Unknown:
             return False
         if not isinstance(first, RunRequested) or first.seed != self.seed:
-            detail = "this Idempotency-Key came before with another body or path; use a new one"
+            detail = f"this {self.name} came before with another request; use a new {self.name}"
             raise Problem(422, "other_body", detail)
         return True
 
@@ -101,18 +104,51 @@ class _Locks:
 
 def key_of(request: Request, tenant: Tenant, sent: Struct) -> RunKey | None:
     """None where the call has no key. The path belongs to it: a key is for one thing."""
-    key = request.headers.get(HEADER)
+    key = _sent_key(request)
+    return run_key(tenant, key, msgspec.json.encode(sent), request.scope["path"]) if key else None
+
+
+def message_key(request: Request, sent: Struct) -> MessageKey | None:
+    """Return what the same answer to a run is known by; None where the call has no key."""
+    key = _sent_key(request)
+    return MessageKey(digest(KEY_NAME, key), digest(request.scope["path"], msgspec.json.encode(sent))) if key else None
+
+
+def _sent_key(request: Request) -> str:
+    """Return the Idempotency-Key of a call; empty: it has none."""
+    key = request.headers.get(_HEADER)
     if key is None:
-        return None
+        return ""
     if not _KEY.fullmatch(key):
         raise Problem(422, "invalid", "Idempotency-Key must have 1 to 255 characters, all ASCII and no spaces")
-    return run_key(tenant, key, msgspec.json.encode(sent), request.scope["path"])
+    return key
 
 
-def run_key(tenant: Tenant, key: str, sent: bytes, path: str = "") -> RunKey:
+def run_key(tenant: Tenant, key: str, sent: bytes, path: str = "", name: str = KEY_NAME) -> RunKey:
     """What a key amounts to with what was sent."""
     seed = digest(key, path, sent)
-    return RunKey(f"run-{digest(tenant.name, key)[:24]}", int(seed[:_SEED_DIGITS], 16))
+    return RunKey(f"run-{digest(tenant.name, key)[:24]}", int(seed[:_SEED_DIGITS], 16), name)
+
+
+def is_answered(entries: Iterable[Entry], message: MessageKey, name: str) -> bool:
+    """Return whether this message of a client has answered a question of the run before.
+
+    Args:
+        entries: The entries of the run.
+        message: The message that came now.
+        name: What the client calls the id of a message, for the error.
+
+    Raises:
+        Problem: The id came before with another answer.
+    """
+    for entry in entries:
+        earlier = entry.event.message if isinstance(entry.event, InputAnswered) else None
+        if earlier is not None and earlier.key == message.key:
+            if earlier.digest != message.digest:
+                detail = f"this {name} came before with another answer, and that answer counts; read the run"
+                raise Problem(422, "other_body", detail)
+            return True
+    return False
 
 
 def is_repeated(request: Request) -> bool:

@@ -28,7 +28,7 @@ from chargehand.server.settings import JOURNAL, ServerSettings, check_tenant
 from chargehand.server.teams import Teams
 from chargehand.server.tenant_runs import retry_when_full
 from chargehand.server.tenants import Tenant, Tenants
-from chargehand.server.wire import Problem
+from chargehand.server.wire import OverHttp, Problem
 
 _TRIES = 3
 _STOPPING: Seconds = 5.0
@@ -119,22 +119,27 @@ def _check_open(recorded: RecordedRun) -> None:
     run = recorded.run
     if recorded.state.ended is not None:
         ending = recorded.state.ended.ending
-        raise Refused(f"run {run!r} has ended ({ending}); POST /api/runs/{run}/fork does some of it again")
+        remedy = f"POST /api/runs/{run}/fork does some of it again"
+        raise OverHttp(f"run {run!r} has ended ({ending})", remedy)
     if (parent := recorded.requested.parent) is not None:
         raise Refused(f"run {run!r} is inside run {parent.run!r}; speak to that one")
+
+
+def _talk(recorded: RecordedRun) -> OverHttp:
+    return OverHttp(f"run {recorded.run!r} is a talk with an agent; say it to the agent", "/v1/agents/AGENT/messages")
 
 
 def _check_may_tell(recorded: RecordedRun, event: ev.Event) -> None:
     """A talk with an agent can be stopped from here while it goes on, and nothing else."""
     is_stop = recorded.is_driven and isinstance(event, ev.CancelRequested)
     if not recorded.requested.team and not is_stop:
-        raise Refused(f"run {recorded.run!r} is a talk with an agent; say it to the agent: /v1/agents/AGENT/messages")
+        raise _talk(recorded)
 
 
 def _check_team(tenant: Tenant, recorded: RecordedRun) -> None:
     team = recorded.requested.team
     if not team:
-        raise Refused(f"run {recorded.run!r} is a talk with an agent; say it to the agent: /v1/agents/AGENT/messages")
+        raise _talk(recorded)
     if team not in tenant.part(Teams).teams:
         raise Refused(f"run {recorded.run!r} belongs to no team of this server; start the server with its team file")
 
@@ -226,7 +231,7 @@ class Recovery:
         async with self._slots:
             try:
                 recorded = await read_run(self._tenant, run)
-                if not recorded.requested.team or not goes_on(recorded.state):
+                if not recorded.requested.team or not (goes_on(recorded.state) or self._is_program_asked(recorded)):
                     return
                 if not self._is_wanted(recorded.state):
                     self.left[run] = f"the server was started with --resume {self._tenant.settings.resume}"
@@ -241,6 +246,14 @@ class Recovery:
                 return  # another process drives it
             except ChargehandError as error:
                 self.left[run] = str(error)
+
+    def _is_program_asked(self, recorded: RecordedRun) -> bool:
+        """Return whether the team's `on_approval` is to decide its question: it may have been cut while it did."""
+        state = recorded.state
+        if state.requested.parent is not None or state.paused or state.ended is not None or state.input is None:
+            return False
+        team = self._tenant.part(Teams).teams.get(recorded.requested.team)
+        return team is not None and team.on_approval is not None and state.input.what in ("plan", "tool")
 
     def _is_wanted(self, state: RunState) -> bool:
         """Whether the operator wants a run to be resumed; one that was stopped in an orderly way says so."""

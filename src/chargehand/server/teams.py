@@ -27,6 +27,7 @@ from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid, Refused
 from chargehand.evals.report_files import reports_folder
+from chargehand.runtime.approving import Callbacks
 from chargehand.runtime.dispatch_port import Dispatcher, queue_of
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.files import with_material
@@ -104,7 +105,8 @@ class ServedTeam:
         self.stack = stack
         """Closes the executor."""
         self.executor = executor
-        self.runner = tenant.open_runner(executor, tenant.on_entries, tenant.on_words)
+        callbacks = None if team.on_approval is None else Callbacks(team.on_approval, on_error=_log_error)
+        self.runner = tenant.open_runner(executor, tenant.on_entries, tenant.on_words, callbacks)
         self._tenant = tenant
         self._enforceable = enforceable
 
@@ -190,6 +192,10 @@ class ServedTeam:
         """What came of a run that another process drives."""
         await dispatcher.wait(run)
         return outcome(run, replay(await self._tenant.journal.read(run)))
+
+
+def _log_error(run: str, error: Exception) -> None:
+    logger.error("run %s: on_approval failed, so a person must answer instead", run, exc_info=error)
 
 
 def webhook_key(team: str, webhook: Webhook) -> str:

@@ -19,6 +19,7 @@ from chargehand.journal.store import open_journal
 from chargehand.memory.catalog import Catalog
 from chargehand.memory.session import OpenMemory, open_catalog
 from chargehand.models.resolve import Finder, Lookup
+from chargehand.runtime.approving import Callbacks
 from chargehand.runtime.executor import Executor, Listener
 from chargehand.runtime.feed import Feed
 from chargehand.runtime.listeners import GuardedListener
@@ -118,10 +119,23 @@ class Tenant:
         """A value without secrets, for what is kept outside the journal."""
         return self.redactor.value(value)
 
-    def open_runner(self, executor: Executor, listener: Listener, on_text: TextListener | None = None) -> Runner:
+    def open_runner(
+        self,
+        executor: Executor,
+        listener: Listener,
+        on_text: TextListener | None = None,
+        callbacks: Callbacks | None = None,
+    ) -> Runner:
         """A runner of this tenant, whose executors are handed no secrets."""
         redacted = RedactedExecutor(executor, self.redactor, self._listeners)
-        runner = Runner(self.journal, redacted, listener=listener, on_text=on_text, dispatcher=self.dispatcher)
+        runner = Runner(
+            self.journal,
+            redacted,
+            listener=listener,
+            on_text=on_text,
+            callbacks=callbacks,
+            dispatcher=self.dispatcher,
+        )
         self.runners.append(runner)
         return runner
 

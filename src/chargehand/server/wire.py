@@ -39,6 +39,14 @@ _KINDS: tuple[tuple[type[ChargehandError], int, str], ...] = (
 """What an exception of ours amounts to; the first that fits."""
 
 
+class OverHttp(Refused):
+    """A refusal whose next step is a call of our own HTTP API. Clients of other protocols are told it without that."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
 class Fault(Struct, frozen=True):
     """One thing that is wrong with what was sent, and where."""
 
@@ -59,12 +67,15 @@ class Problem(Exception):
         faults: Sequence[Fault] = (),
         after: float | None = None,
         headers: Mapping[str, str] | None = None,
+        remedy: str = "",
     ) -> None:
         self.status = status
         self.code = code
         self.detail = detail
         self.faults = tuple(faults)
         self.after = after
+        self.remedy = remedy
+        """The next step as a call of our own HTTP API; empty: there is none, or `detail` has it."""
         self.headers = {**(headers or {}), **({} if after is None else {"Retry-After": str(ceil(after))})}
         self.run = ""
         """The run it is about."""
@@ -99,6 +110,8 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, PlanInvalid):
         faults = [Fault(finding.place, finding.message, finding.code) for finding in error.findings]
         return Problem(422, "plan_invalid", str(error), faults=faults)
+    if isinstance(error, OverHttp):
+        return Problem(409, "refused", str(error), remedy=error.remedy)
     for kind, status, code in _KINDS:
         if isinstance(error, kind):
             return Problem(status, code, str(error))

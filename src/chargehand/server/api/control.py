@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeAlias, cast
 
-import msgspec
 from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
@@ -39,7 +38,7 @@ from chargehand.server.api.shapes import (
     SkipBody,
     VerdictBody,
 )
-from chargehand.server.idempotency import RunKey
+from chargehand.server.idempotency import KEY_NAME, RunKey, is_answered, message_key
 from chargehand.server.routing import CALLER, ApiCaller
 from chargehand.server.run_control import RecordedRun, Say, read_run, tell_run, wait_for_run
 from chargehand.server.teams import Bounds, NewRun, Teams
@@ -54,17 +53,17 @@ async def _tell(tenant: Tenant, run: str, say: Say) -> RunInfo:
 
 
 @operation("POST", "/api/runs/{run}/cancel", scope="run")
-async def cancel_run(tenant: Tenant, run: str, body: ReasonBody) -> RunInfo:
+async def cancel_run(tenant: Tenant, request: Request, run: str, body: ReasonBody) -> RunInfo:
     """Stop a run; what is finished stays."""
-    return await _tell(tenant, run, lambda _: ev.CancelRequested(body.reason))
+    return await _tell(tenant, run, lambda _: ev.CancelRequested(body.reason, by=_name_of_caller(request)))
 
 
 @operation("POST", "/api/runs/{run}/pause", scope="run")
 async def pause_run(tenant: Tenant, run: str, body: ReasonBody) -> RunInfo:
-    """Start nothing more until it is resumed; its time goes on."""
+    """Start nothing more until it is resumed; its time goes on. A run that waits for a person can be paused, too."""
 
     def pause(recorded: RecordedRun) -> ev.Event | None:
-        if not recorded.is_driven:
+        if not recorded.is_driven and recorded.state.input is None:
             raise Refused(f"run {run!r} is not under way, so nothing of it goes on")
         return None if recorded.state.paused else ev.PauseSet(paused=True, reason=body.reason)
 
@@ -76,7 +75,7 @@ async def resume_run(tenant: Tenant, run: str, body: ReasonBody) -> RunInfo:
     """Go on with a run that was paused or interrupted."""
 
     def resume(recorded: RecordedRun) -> ev.Event | None:
-        if not recorded.is_driven and recorded.state.input is not None:
+        if not (recorded.is_driven or recorded.state.paused) and recorded.state.input is not None:
             raise Refused(f"run {run!r} waits for a person; answer its question: POST /api/runs/{run}/answer")
         goes_on = recorded.is_driven and not recorded.state.paused
         return None if goes_on else ev.PauseSet(paused=False, reason=body.reason)
@@ -84,43 +83,83 @@ async def resume_run(tenant: Tenant, run: str, body: ReasonBody) -> RunInfo:
     return await _tell(tenant, run, resume)
 
 
-@operation("POST", "/api/runs/{run}/plan", scope="run")
+@operation("POST", "/api/runs/{run}/plan", scope="run", takes_key=True)
 async def judge_plan(tenant: Tenant, request: Request, run: str, body: VerdictBody) -> RunInfo:
     """Approve, edit or reject the plan a run asks about."""
     _check_plan(body)
 
-    def judge(recorded: RecordedRun) -> ev.Event:
+    def judge(recorded: RecordedRun) -> ev.InputAnswered:
         question = _question(recorded)
         if question.what != "plan":
             raise Refused(f"run {run!r} asks about a {question.what}, not about its plan; answer that")
         return ev.InputAnswered(body.number, body.verdict, body.feedback, body.plan, by=_name_of_caller(request))
 
-    return await _tell(tenant, run, judge)
+    return await _answer_once(tenant, run, judge, message_key(request, body))
 
 
-@operation("POST", "/api/runs/{run}/answer", scope="run")
+@operation("POST", "/api/runs/{run}/answer", scope="run", takes_key=True)
 async def answer_run(tenant: Tenant, request: Request, run: str, body: AnswerBody) -> RunInfo:
     """Answer the question a run asks."""
-    return await answer_question(tenant, run, body, _name_of_caller(request))
+    return await answer_question(tenant, run, body, _name_of_caller(request), message=message_key(request, body))
 
 
-async def answer_question(tenant: Tenant, run: str, body: AnswerBody, by: str) -> RunInfo:
-    """The same, in the name of `by`."""
+async def answer_question(
+    tenant: Tenant,
+    run: str,
+    body: AnswerBody,
+    by: str,
+    *,
+    message: ev.MessageKey | None = None,
+    key_name: str = KEY_NAME,
+) -> RunInfo:
+    """Answer the question a run asks. The same message again changes nothing, also after another question came up.
+
+    Args:
+        tenant: The tenant of the run.
+        run: The run that asks.
+        body: The answer.
+        by: Who answers.
+        message: The message that the answer came with; None: it has no id.
+        key_name: What the client calls that id.
+    """
     _check_plan(body)
-    result = msgspec.Raw(msgspec.json.encode(body.result))
 
-    def answer(recorded: RecordedRun) -> ev.Event:
+    def answer(recorded: RecordedRun) -> ev.InputAnswered:
         _check_shape(_question(recorded), body)
         return ev.InputAnswered(
             number=body.number,
             verdict=body.verdict,
             feedback=body.feedback,
             plan=body.plan,
-            result=result,
+            result=body.result,
+            also=tuple(ev.CallVerdict(other.call, other.verdict, other.feedback, other.result) for other in body.also),
             by=by,
         )
 
-    return await _tell(tenant, run, answer)
+    return await _answer_once(tenant, run, answer, message, key_name)
+
+
+async def _answer_once(
+    tenant: Tenant,
+    run: str,
+    answer: Callable[[RecordedRun], ev.InputAnswered],
+    message: ev.MessageKey | None,
+    key_name: str = KEY_NAME,
+) -> RunInfo:
+    """Send an answer, unless its message has answered before; return how the run stands."""
+    if not await has_answered(tenant, run, message, key_name):
+        try:
+            await tell_run(tenant, run, lambda recorded: structs.replace(answer(recorded), message=message))
+        except Refused:
+            # the same message may have come twice at once, and the other one was taken
+            if not await has_answered(tenant, run, message, key_name):
+                raise
+    return await run_info(tenant, run)
+
+
+async def has_answered(tenant: Tenant, run: str, message: ev.MessageKey | None, key_name: str) -> bool:
+    """Return whether a message has answered a question of the run before."""
+    return message is not None and is_answered(await tenant.journal.read(run), message, key_name)
 
 
 def _name_of_caller(request: Request) -> str:

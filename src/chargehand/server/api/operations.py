@@ -65,7 +65,9 @@ class Operation(Struct, frozen=True, kw_only=True):
     may_be_empty: bool
     """It answers 204 where there is nothing to tell."""
     creates: bool
-    """It begins a run (201), and takes an Idempotency-Key."""
+    """It begins a run (201)."""
+    takes_key: bool
+    """It takes an Idempotency-Key."""
     uploads: bool
     """Its body is a file."""
 
@@ -111,6 +113,7 @@ def operation(
     media: tuple[str, ...] = (),
     may_be_empty: bool = False,
     creates: bool = False,
+    takes_key: bool = False,
     uploads: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Declare a handler as an operation.
@@ -134,6 +137,7 @@ def operation(
                 media=media,
                 may_be_empty=may_be_empty,
                 creates=creates,
+                takes_key=takes_key or creates,
                 uploads=uploads,
             )
         )
@@ -172,10 +176,20 @@ def _parameters(shape: type[Struct]) -> Mapping[str, bool]:
 
 
 def render_problem(problem: Problem) -> Response:
+    """Return a problem as problem+json."""
+    return _render(problem, problem.detail)
+
+
+def render_own_problem(problem: Problem) -> Response:
+    """Return the same for clients of our own API, with the call that is the next step."""
+    return _render(problem, "; ".join(filter(None, (problem.detail, problem.remedy))))
+
+
+def _render(problem: Problem, detail: str) -> Response:
     details = ProblemDetails(
         title=problem.title,
         status=problem.status,
-        detail=problem.detail,
+        detail=detail,
         code=problem.code,
         errors=problem.faults,
         run_id=problem.run,

@@ -21,7 +21,7 @@ from chargehand.server.api.operations import (
     PROBLEM_TYPE,
     Operation,
     ProblemDetails,
-    render_problem,
+    render_own_problem,
 )
 from chargehand.server.routing import Api
 from chargehand.server.streams import MEDIA_TYPE
@@ -40,7 +40,7 @@ _IDEMPOTENCY_KEY: Json = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "The same key with the same body is the same run, however often it is sent.",
+    "description": "The same key with the same body is done once, however often it is sent.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
 }
 _ABOUT = (
@@ -57,7 +57,7 @@ class _RunName(StringConvertor):
 
 def own_api() -> Api:
     register_url_convertor("run", _RunName())
-    api = Api("api", render_problem, prefixes=("/api",))
+    api = Api("api", render_own_problem, prefixes=("/api",))
     # the shortest paths first: they are called most; and a fixed path before one that has a name in its place
     for operation in sorted(OPERATIONS, key=lambda declared: (declared.path.count("/"), declared.path.count("{"))):
         path = operation.path.replace("{run}", "{run:run}").replace("{task}", "{task:path}")  # an id may have slashes
@@ -176,7 +176,7 @@ def _parameters(operation: Operation) -> list[Json]:
             {"name": name, "in": "query", "required": name in required, "schema": schema}
             for name, schema in shape["properties"].items()
         ]
-    if operation.creates:
+    if operation.takes_key:
         parameters.append(_IDEMPOTENCY_KEY)
     return parameters
 

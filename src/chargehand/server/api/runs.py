@@ -12,6 +12,7 @@ from starlette.responses import Response
 from chargehand.agents.audit.assessment import answer_tracings, count_traced
 from chargehand.agents.draft import PlanForecast, foreseen
 from chargehand.agents.result import fallback_answer, noted_facts, planned
+from chargehand.agents.run_document import RunQuestion, State, explain_end, read_question, read_state
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.fold import begin, fold, replay
@@ -42,7 +43,6 @@ from chargehand.server.api.shapes import (
     RunPage,
     RunQuery,
     RunSummary,
-    State,
     TaskInfo,
     show,
 )
@@ -149,6 +149,7 @@ async def run_info(tenant: Tenant, run: str, *, plain: bool = False) -> RunInfo:
     team = tenant.part(Teams).teams.get(state.requested.team)
     tracings = answer_tracings(state)
     plan = planned(state)
+    is_asked = is_program_asked(tenant, run, state)
     return RunInfo(
         summary=summary_of(tenant, run, state, is_held=await _is_held_elsewhere(tenant, run, state)),
         plan=plan,
@@ -156,7 +157,7 @@ async def run_info(tenant: Tenant, run: str, *, plain: bool = False) -> RunInfo:
         gaps=traced.gaps,
         answer=_answer_of(state, traced.answer, plain=plain),
         notice=" ".join(filter(None, ("" if team is None else team.notice, *noted_facts(entries)))),
-        question=None if state.ended is not None else state.input,
+        question=None if state.ended is not None or is_asked else state.input,
         deadline=state.requested.deadline,
         limits=RunLimits(budget.usd, budget.tokens, budget.calls) if state.ledger.capped else None,
         notes=tuple(traced.notes),
@@ -164,6 +165,7 @@ async def run_info(tenant: Tenant, run: str, *, plain: bool = False) -> RunInfo:
         untraced={task: tracing.untraced for task, tracing in tracings.items() if tracing.untraced},
         now=time.time(),
         forecast=None if state.ended is not None or not plan.tasks else await _forecast(tenant, state, plan),
+        asks=None if is_asked else read_question(state),
     )
 
 
@@ -195,24 +197,23 @@ async def _is_held_elsewhere(tenant: Tenant, run: str, state: RunState) -> bool:
     return (await tenant.journal.row(root)).held
 
 
+def is_program_asked(tenant: Tenant, run: str, state: RunState) -> bool:
+    """Return whether the open question of a run is decided by a function of its team just now, not by a person."""
+    runner = tenant.runner_of(run)
+    return runner is not None and state.input is not None and runner.keeps_question(run, state.input.number)
+
+
 def state_of(tenant: Tenant, run: str, state: RunState, *, is_held: bool = False) -> State:
-    """Where a run stands. `is_held`: a process has claimed it."""
-    end = state.ended
-    if end is not None:
-        return end.ending
-    if state.input is not None:
-        return "needs_input"
-    if state.paused:
-        return "paused"
-    if is_held or tenant.runs.is_running(root_of(run, state.requested)):
+    """Return where a run stands. `is_held`: a process has claimed it."""
+    if state.ended is None and is_program_asked(tenant, run, state):
         return "running"
-    return "waiting" if state.requested.queue else "interrupted"
+    return read_state(state, is_driven=is_held or tenant.runs.is_running(root_of(run, state.requested)))
 
 
 def summary_of(tenant: Tenant, run: str, state: RunState, *, is_held: bool = False) -> RunSummary:
     requested = state.requested
     end = state.ended
-    question = state.input if end is None else None
+    question = None if is_program_asked(tenant, run, state) else read_question(state)
     tasks = [progress for progress in state.tasks.values() if progress.parent is None]
     return RunSummary(
         run=run,
@@ -238,12 +239,13 @@ def summary_of(tenant: Tenant, run: str, state: RunState, *, is_held: bool = Fal
         labels=requested.labels,
         workers=tuple(dict.fromkeys(name for task in tasks if (name := task.worker or task.task.worker))),
         cap=None if end is None else end.cap,
+        why=explain_end(state),
     )
 
 
-def _open_question(requested: ev.InputRequested) -> OpenQuestion:
-    tool = "" if requested.question is None else requested.question.tool
-    return OpenQuestion(what=requested.what, task=requested.task, text=requested.text, tool=tool)
+def _open_question(asked: RunQuestion) -> OpenQuestion:
+    tool = asked.calls[0].tool if asked.calls else ""
+    return OpenQuestion(what=asked.what, task=asked.task, text=asked.text, tool=tool, calls=len(asked.calls))
 
 
 # --- list

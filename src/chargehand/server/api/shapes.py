@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from chargehand.agents.audit.assessment import Coverage, Traced
 from chargehand.agents.draft import PlanForecast
+from chargehand.agents.run_document import RunDocument, RunQuestion, State
 from chargehand.engine import events as ev
 from chargehand.engine.budget import CapReached
 from chargehand.engine.facts import SettledContradiction, Statement
@@ -19,10 +20,11 @@ from chargehand.engine.plan import Finding, Plan, TaskId
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.evals.report_files import ReportSummary
 from chargehand.runtime.files import MAX_FILES
+from chargehand.runtime.runner import LONGEST_GOAL
 from chargehand.runtime.stats import WorkerHealth
 from chargehand.runtime.trace import NoteTrace, ReusedResult
 
-Goal: TypeAlias = Annotated[str, Meta(min_length=1, max_length=150_000, pattern=r"\S")]
+Goal: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST_GOAL, pattern=r"\S")]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
 Names: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=500)]
 _LABEL = r"^[^:]+$"
@@ -36,21 +38,6 @@ Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
 QuestionNumber: TypeAlias = Annotated[int, Meta(ge=1, le=2**53)]
 Money: TypeAlias = Annotated[float, Meta(ge=0, le=1_000_000)]
 PageSize: TypeAlias = Annotated[int, Meta(ge=1, le=200)]
-State: TypeAlias = Literal[
-    "running",
-    "waiting",
-    "paused",
-    "needs_input",
-    "interrupted",
-    "complete",
-    "partial",
-    "failed",
-    "cancelled",
-    "damaged",
-]
-"""`damaged`: its entries cannot all be read; `reason` says why. `interrupted`: no process drives it; resume it.
-`needs_input`: a person must answer its question. `waiting`: for a worker of its queue.
-"""
 LATEST = 2**53
 """What `before` is for the first page."""
 _TYPES = [str(kind.__struct_config__.tag) for kind in get_args(ev.Event)]
@@ -129,10 +116,20 @@ class VerdictBody(RequestBody, frozen=True):
     plan: Plan | None = None
 
 
+class CallVerdictBody(RequestBody, frozen=True):
+    """The decision about another call of the same question. `call` is its number, as the question has it."""
+
+    call: QuestionNumber
+    verdict: Literal["approve", "reject", "done", "again", "fail"]
+    feedback: Words = ""
+    result: object = None
+
+
 class AnswerBody(RequestBody, frozen=True):
     """An answer to the question a run asks: to plans approve, edit, reject; to calls approve, reject; to effects whose
     outcome is unknown done (with a result), again, fail; to questions in words answer (with a result), reject.
-    `number` is that of the question.
+    `number` is that of the question. The verdict is about its first call, `also` has those on its other calls; calls
+    without a verdict are asked about next.
     """  # noqa: D205 - one sentence
 
     number: QuestionNumber
@@ -140,6 +137,7 @@ class AnswerBody(RequestBody, frozen=True):
     feedback: Words = ""
     plan: Plan | None = None
     result: object = None
+    also: Annotated[tuple[CallVerdictBody, ...], Meta(max_length=500)] = ()
 
 
 class RetryBody(RequestBody, frozen=True):
@@ -439,13 +437,16 @@ class OpenQuestion(Struct, frozen=True):
     task: TaskId
     text: str
     tool: str = ""
+    calls: int = 0
+    """How many calls it asks about."""
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):
     """A run in a list. `team` is empty for talks with agents of the other API; `parent` is the run it is inside of.
 
     `title` are the first words of its goal. `running` and `failed` count tasks. `workers` have a task in it. `cap` is
-    the cap that is the `reason` for its end (`budget`, `deadline` or `overspent`); null: another reason. `lost` is the
+    the cap that is the `reason` for its end (`budget`, `deadline` or `overspent`); null: another reason. `why` is the
+    reason in words: the cap, the first gap, or who cancelled it and why. `lost` is the
     part of `spent` that is an estimate, for calls whose outcome is not known.
     """
 
@@ -472,6 +473,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     workers: tuple[str, ...] = ()
     cap: CapReached | None = None
+    why: str = ""
 
 
 class RunPage(Struct, frozen=True):
@@ -512,6 +514,7 @@ class RunInfo(Struct, frozen=True):
     `traced` counts what the figures of its answer rest on, and `untraced` are those that no tool returned and no
     input gave, by the task that says them; those of the answer itself are under the empty name. `now` is the clock of
     the server; `forecast` is what the whole plan takes, null where there is no plan, and after the end of the run.
+    `question` is the recorded event of the open question; `asks` is the same as every API tells it, with all calls.
     """
 
     summary: RunSummary
@@ -528,6 +531,27 @@ class RunInfo(Struct, frozen=True):
     untraced: dict[str, tuple[Statement, ...]]
     now: Instant = 0.0
     forecast: PlanForecast | None = None
+    asks: RunQuestion | None = None
+
+    @property
+    def document(self) -> RunDocument:
+        """Return the run document that this was made from."""
+        summary = self.summary
+        return RunDocument(
+            run=summary.run,
+            team=summary.team,
+            state=summary.state,
+            reason=summary.reason,
+            why=summary.why,
+            cap=summary.cap,
+            answer=self.answer,
+            gaps=self.gaps,
+            usd=summary.spent.usd,
+            tokens=summary.spent.tokens,
+            calls=summary.spent.calls,
+            lost_usd=summary.lost.usd,
+            question=self.asks,
+        )
 
 
 class EntryInfo(Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, cast
 import msgspec
 from msgspec import Raw, Struct
 
+from chargehand.agents.run_document import explain_ending
 from chargehand.engine import events as ev
 from chargehand.engine.failure import OUTAGES, Failure, Question
 from chargehand.engine.plan import TaskId, digest
@@ -23,6 +24,7 @@ from chargehand.server.letta.wire import (
     MessageCreate,
     RunResponse,
     StopReason,
+    Table,
     ToolCallWire,
     UsageStatistics,
     VerdictWire,
@@ -98,6 +100,8 @@ class MessageLog:
         self._calls: list[_PendingCall] = []
         self._exit_tool = ""
         self._failure: Failure | None = None
+        self._cancel: ev.CancelRequested | None = None
+        self._end: ev.RunEnded | None = None
 
     @property
     def conversation(self) -> str:
@@ -145,7 +149,19 @@ class MessageLog:
         if self.over:
             run.completed_at = format_time(self._at)
             run.total_duration_ns = max(0, int((self._at - self.began) * 1e9))
+        if self._end is not None:
+            run.metadata = {"chargehand": self._describe_end(self._end)}
         return run
+
+    def _describe_end(self, end: ev.RunEnded) -> Table:
+        """Return what the run document says of the end of a run, for which a run of Letta has no fields."""
+        return {
+            "ending": end.ending,
+            "reason": end.reason,
+            "why": explain_ending(end, self._cancel),
+            "cap": msgspec.to_builtins(end.cap),
+            "gaps": msgspec.to_builtins(end.gaps),
+        }
 
     def describe_answer(self, types: Sequence[str] | None) -> LettaResponse:
         """All that the agent said since its client last did."""
@@ -301,10 +317,10 @@ class MessageLog:
         self.approval = None
         self.stop = ""
         self.answered_from = len(self.messages)
-        if approval is None or approval.question.question is None or not approval.calls:
+        if approval is None or not approval.question.calls or not approval.calls:
             return
         word = "approve" if event.verdict == "approve" else "reject"
-        first = ev.CallVerdict(approval.question.question.call, word, event.feedback, event.result)
+        first = ev.CallVerdict(approval.question.calls[0].call, word, event.feedback, event.result)
         answers = {answer.call: answer for answer in (first, *event.also)}
         calls = [call for call in self._calls if call.wire.tool_call_id in approval.calls and call.number in answers]
         verdicts = tuple(self._read_verdict(call, answers[call.number]) for call in calls)
@@ -335,7 +351,11 @@ class MessageLog:
 
     # --- the end
 
+    def _read_cancel(self, event: ev.CancelRequested) -> None:
+        self._cancel = event
+
     def _read_end(self, event: ev.RunEnded) -> None:
+        self._end = event
         self._send_calls()
         self._close_calls(_STOPPED)
         self.over = True
@@ -411,6 +431,7 @@ class MessageLog:
         ev.TaskFailed: _read_task_failure,
         ev.InputRequested: _read_question,
         ev.InputAnswered: _read_answer,
+        ev.CancelRequested: _read_cancel,
         ev.RunEnded: _read_end,
     }
 

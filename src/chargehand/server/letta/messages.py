@@ -25,6 +25,7 @@ from chargehand.server.letta.wire import (
     StreamRequest,
     Table,
 )
+from chargehand.server.routing import CALLER, ApiCaller
 from chargehand.server.wire import Problem, reply, unknown
 
 _OF_AGENT = "/v1/agents/{agent}/messages"
@@ -134,7 +135,8 @@ async def cancel(call: LettaCall) -> dict[str, str]:
 
 async def cancel_runs(call: LettaCall, runs: Sequence[str]) -> dict[str, str]:
     """Cancel runs, and say how they stand."""
-    await call.sessions.cancel(runs, "cancelled by its client")
+    caller: ApiCaller = call.request.scope[CALLER]
+    await call.sessions.cancel(runs, "its client stopped it", by=caller.name or caller.key)
     logs = [await call.sessions.log_of(run) for run in runs]
     return {log.run: log.status for log in logs if log is not None}
 

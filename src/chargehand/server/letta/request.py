@@ -177,9 +177,8 @@ def read_answer(approval: Approval, sent: Sequence[MessageCreate]) -> ev.InputAn
     if missing := [call for call in approval.calls if call not in verdicts]:
         raise _refused(f"there is no verdict on {', '.join(missing)}", approval)
     first, *others = sorted(verdicts.values(), key=lambda verdict: verdict.call)
-    result = Raw(msgspec.json.encode(first.result))
     number = approval.question.number
-    return ev.InputAnswered(number, first.verdict, first.feedback, result=result, also=tuple(others))
+    return ev.InputAnswered(number, first.verdict, first.feedback, result=first.result, also=tuple(others))
 
 
 def _read_verdict(approval: Approval, entry: ApprovalEntry) -> ev.CallVerdict:

@@ -275,12 +275,12 @@ class Sessions:
             raise
         session.finish()
 
-    async def cancel(self, runs: Iterable[str], reason: str = "") -> None:
-        """Stop these, with all that was started inside them; back when they have stopped."""
+    async def cancel(self, runs: Iterable[str], reason: str = "", by: str = "") -> None:
+        """Stop these, with all that was started inside them; back when they have stopped. `by` is who wants it."""
         stopped: list[Session] = []
         for run in runs:
             try:
-                stopped.append(await self.resume(run, ev.CancelRequested(reason)))
+                stopped.append(await self.resume(run, ev.CancelRequested(reason, by=by)))
             except Refused as error:  # it ended meanwhile, which is what was wanted
                 logger.info("run %s was not cancelled: %s", run, error)
         if stopped:

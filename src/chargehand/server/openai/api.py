@@ -7,7 +7,7 @@ name was sent in a header.
 
 import functools
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TypeAlias
 
@@ -17,21 +17,24 @@ from starlette.responses import Response
 
 from chargehand.agents.messages import PERSON, addressed, message_request
 from chargehand.agents.result import noted_facts
+from chargehand.agents.run_document import read_question
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.events import Entry
+from chargehand.engine.plan import digest
 from chargehand.engine.roster import Match
 from chargehand.engine.state import Work
 from chargehand.errors import RunUnknown
 from chargehand.memory.conversations import scope_of
 from chargehand.runtime.files import read_files
 from chargehand.runtime.runner import checked
-from chargehand.server.dialogue import progress_text
-from chargehand.server.idempotency import Repeats, RunKey, is_repeated, key_of, mark_of
+from chargehand.server.api.control import answer_question
+from chargehand.server.dialogue import parse_answer, progress_text
+from chargehand.server.idempotency import Repeats, RunKey, is_answered, is_repeated, key_of, mark_of
 from chargehand.server.openai.answer_format import chat_call, read_stops, response_call
 from chargehand.server.openai.files import add_file_routes, check_attachments, keep_attachments, read_attachments
+from chargehand.server.openai.parts import ResponseId, RunPart, ended_part, parse_response_id, part_before, read_part
 from chargehand.server.openai.request import (
-    RESPONSE_PREFIX,
     RUN_HEADER,
     ChatHead,
     ChatSent,
@@ -51,6 +54,7 @@ from chargehand.server.openai.request import (
     check_chat,
     check_response,
     check_target,
+    describe,
     describe_call,
     error_of,
     find_target,
@@ -63,7 +67,7 @@ from chargehand.server.openai.request import (
     summary_part,
     text_part,
 )
-from chargehand.server.routing import Api, asker_of
+from chargehand.server.routing import CALLER, Api, ApiCaller, asker_of
 from chargehand.server.run_control import RecordedRun, read_run, tell_run, wait_for_run
 from chargehand.server.streams import Output, event, streamed
 from chargehand.server.teams import Teams
@@ -212,11 +216,11 @@ class AnswerWords:
 
 
 async def write_stream(
-    tenant: Tenant, run: str, listener: Listener, writer: "Writer", notice: str
+    tenant: Tenant, begun: RunPart, listener: Listener, writer: "Writer", notice: str
 ) -> AsyncGenerator[bytes]:
-    """All of a run from its beginning, up to what came of it, as the writer puts it."""
+    """All of a part of a run, up to what came of it, as the writer puts it."""
     yield writer.begin(notice)
-    async with aclosing(_write_run(tenant, run, listener, writer)) as parts:
+    async with aclosing(_write_run(tenant, begun, listener, writer)) as parts:
         try:
             async for part in parts:
                 yield part
@@ -225,11 +229,12 @@ async def write_stream(
     yield writer.close()
 
 
-async def _write_run(tenant: Tenant, run: str, listener: Listener, writer: "Writer") -> AsyncGenerator[bytes]:
+async def _write_run(tenant: Tenant, begun: RunPart, listener: Listener, writer: "Writer") -> AsyncGenerator[bytes]:
+    run = begun.recorded.run
     words = AnswerWords(listener.answering_work)
-    last = 0
+    last = begun.begins
     async with BareTaskGroup() as jobs, aclosing(listener.output.read()) as items:
-        entries = jobs.create_task(_pass_on_entries(tenant, run, listener))
+        entries = jobs.create_task(_pass_on_entries(tenant, run, listener, after=last))
         end = jobs.create_task(_pass_on_end(tenant, run, listener))
         try:
             async for item in items:
@@ -247,19 +252,19 @@ async def _write_run(tenant: Tenant, run: str, listener: Listener, writer: "Writ
         finally:
             entries.cancel()
             end.cancel()
-    recorded = await wait_for_run(tenant, run)
-    for entry in recorded.entries[last:]:
+    part = ended_part(await wait_for_run(tenant, run), begun.answered)
+    for entry in part.recorded.entries[last:]:
         if text := progress_text(entry.event):
             yield writer.think(f"{text}\n")
-    answer = answer_of(recorded)
+    answer = answer_of(part)
     for piece in words.rest(answer.text):
         yield writer.speak(piece)
     yield writer.end(answer)
 
 
-async def _pass_on_entries(tenant: Tenant, run: str, listener: Listener) -> None:
+async def _pass_on_entries(tenant: Tenant, run: str, listener: Listener, *, after: int) -> None:
     try:
-        async for entry in tenant.feed.subscribe(run):
+        async for entry in tenant.feed.subscribe(run, after):
             listener.output.add(entry)
     except Exception as error:  # noqa: BLE001 - passed to the reader of the stream
         listener.output.close(error)
@@ -311,7 +316,7 @@ class ChatWriter:
             more["tool_calls"] = [{"index": index, **chat_call(call)} for index, call in enumerate(answer.calls)]
         if answer.refusal:
             more["refusal"] = answer.refusal
-        last = (self._chunk(more) if more else b"") + self._chunk({}, answer.finish)
+        last = (self._chunk(more) if more else b"") + self._chunk({}, answer.finish, describe(answer.document))
         return last + self._event([], {"usage": chat_usage(answer)}) if self._head.usage else last
 
     def fail(self, problem: Problem) -> bytes:
@@ -320,9 +325,10 @@ class ChatWriter:
     def close(self) -> bytes:
         return b"data: [DONE]\n\n"
 
-    def _chunk(self, delta: Mapping[str, object], finish: str | None = None) -> bytes:
+    def _chunk(self, delta: Mapping[str, object], finish: str | None = None, about: Json | None = None) -> bytes:
         choice: Json = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-        return self._event([choice], {"usage": None} if self._head.usage else {})
+        more: Json = {"usage": None} if self._head.usage else {}
+        return self._event([choice], more if about is None else {**more, "chargehand": about})
 
     def _event(self, choices: list[Json], more: Json) -> bytes:
         return event({**self._head.begin("chat.completion.chunk", choices), **more})
@@ -378,7 +384,8 @@ class ResponseWriter:
             events += self._end_reasoning()
         for call in answer.calls:
             events += self._call(call)
-        return events + self._event("completed", response=self._head.completed(answer, self._items))
+        response = self._head.over(answer, self._items)
+        return events + self._event(str(response["status"]), response=response)
 
     def _whole_item(self, item: Json) -> bytes:
         place = len(self._items)
@@ -419,11 +426,11 @@ class ResponseWriter:
 
     @property
     def _summary(self) -> Json:
-        return {"item_id": f"rs_{self._head.run}", "output_index": 0, "summary_index": 0}
+        return {"item_id": f"rs_{self._head.id.name}", "output_index": 0, "summary_index": 0}
 
     @property
     def _content(self) -> Json:
-        return {"item_id": f"msg_{self._head.run}", "output_index": len(self._items), "content_index": 0}
+        return {"item_id": f"msg_{self._head.id.name}", "output_index": len(self._items), "content_index": 0}
 
     def _end_reasoning(self) -> bytes:
         text = self._reasoning
@@ -484,14 +491,21 @@ def _model(target: TeamTarget) -> Json:
 
 
 async def _stream(
-    request: Request, tenant: Tenant, sent: Struct, call: Call, make_writer: Callable[[RecordedRun], Writer]
+    request: Request, tenant: Tenant, sent: Struct, call: Call, make_writer: Callable[[RunPart], Writer]
 ) -> Response:
     slot = tenant.runs.take_stream_slot()
     listener = Listener(tenant, call.answering_work)
     run = await run_call(request, tenant, sent, call, listener)
-    writer = make_writer(await read_run(tenant, run))
-    parts = write_stream(tenant, run, listener, writer, call.target.team.notice)
-    return streamed(in_slot(parts, slot), every=tenant.settings.pulse, headers={RUN_HEADER: run})
+    begun = RunPart(await read_run(tenant, run))
+    return _streamed(tenant, begun, listener, make_writer(begun), call.target.team.notice, slot)
+
+
+def _streamed(
+    tenant: Tenant, begun: RunPart, listener: Listener, writer: Writer, notice: str, slot: StreamSlot
+) -> Response:
+    parts = write_stream(tenant, begun, listener, writer, notice)
+    headers = {RUN_HEADER: begun.recorded.run}
+    return streamed(in_slot(parts, slot), every=tenant.settings.pulse, headers=headers)
 
 
 # --- chat completions
@@ -511,11 +525,11 @@ async def create_chat(request: Request, tenant: Tenant) -> Response:
     recorded_request = TeamRequest(target.id, target.worker, stop=stop, files=files)
     call = Call(target, conversation, recorded_request, wanted, labels=sent.labels, asker=asker_of(request))
     if sent.stream:
-        return await _stream(request, tenant, sent, call, lambda recorded: ChatWriter(_chat_head(recorded, sent)))
+        return await _stream(request, tenant, sent, call, lambda begun: ChatWriter(_chat_head(begun.recorded, sent)))
     run = await run_call(request, tenant, sent, call)
     recorded = await wait_for_run(tenant, run)
     notice = _notice_of(target.team, recorded)
-    completion = chat_completion(_chat_head(recorded, sent), answer_of(recorded), notice)
+    completion = chat_completion(_chat_head(recorded, sent), answer_of(RunPart(recorded)), notice)
     return reply(completion, headers={RUN_HEADER: run})
 
 
@@ -531,46 +545,101 @@ async def create_response(request: Request, tenant: Tenant) -> Response:
     sent = await body(request, ResponseSent)
     check_response(sent)
     target = find_target(tenant, sent.model)
+    if sent.previous_response_id:
+        earlier = await _stored(tenant, sent.previous_response_id, "previous_response_id")
+        if earlier.is_asking(sent.previous_response_id):
+            return await _answer_response(request, tenant, sent, earlier)
     call = structs.replace(await _response_call(tenant, sent, target), asker=asker_of(request))
     if sent.stream:
         head_of = functools.partial(_response_head, tenant, call.request)
-        return await _stream(request, tenant, sent, call, lambda recorded: ResponseWriter(head_of(recorded)))
+        return await _stream(request, tenant, sent, call, lambda begun: ResponseWriter(head_of(begun)))
     run = await run_call(request, tenant, sent, call)
     if sent.background:
-        return _response(tenant, call.request, await read_run(tenant, run))
-    recorded = await wait_for_run(tenant, run)
-    answer_of(recorded)  # one that came to nothing is an error here
-    return _response(tenant, call.request, recorded)
+        return _response(tenant, call.request, RunPart(await read_run(tenant, run)))
+    return await _finished_response(tenant, call.request, ResponseId(run))
+
+
+async def _finished_response(tenant: Tenant, request: TeamRequest, response: ResponseId) -> Response:
+    """The response for a part of a run, when that has ended; a problem for one that came to nothing."""
+    part = ended_part(await wait_for_run(tenant, response.run), response.answered)
+    if part.is_over:
+        answer_of(part)  # one that came to nothing is an error here
+    return _response(tenant, request, part)
+
+
+async def _answer_response(request: Request, tenant: Tenant, sent: ResponseSent, earlier: "StoredResponse") -> Response:
+    """Answer the question with which a response ends; the next response tells what comes of it.
+
+    The same call again is answered by the same response, and never answers another question.
+    """
+    items = [MessageSent("user", sent.input)] if isinstance(sent.input, str) else sent.input
+    words = read_conversation(read_turns(items, "input"), "input").request
+    previous = sent.previous_response_id or ""
+    message = ev.MessageKey(answer_key(previous), digest(words))
+    run = earlier.part.recorded.run
+    number = earlier.answered_by(message.key)
+    if not number:
+        question = read_question(earlier.part.recorded.state)
+        assert question is not None, "the response asks it"
+        number = question.number
+        caller: ApiCaller = request.scope[CALLER]
+        answer = structs.replace(parse_answer(question, words), number=number)
+        by = caller.name or caller.key
+        await answer_question(tenant, run, answer, by, message=message, key_name="previous_response_id")
+    else:
+        is_answered((await read_run(tenant, run)).entries, message, "previous_response_id")
+    response = ResponseId(run, number)
+    stored = structs.replace(earlier.request, previous=previous)
+    if sent.stream:
+        slot = tenant.runs.take_stream_slot()
+        begun = _begun_part(await read_run(tenant, run), number)
+        head = _response_head(tenant, stored, begun)
+        return _streamed(tenant, begun, Listener(tenant, ""), ResponseWriter(head), head.notice, slot)
+    if sent.background or stored.background:
+        return _response(tenant, stored, (await _stored(tenant, response.text, "response_id")).part)
+    return await _finished_response(tenant, stored, response)
+
+
+def _begun_part(recorded: RecordedRun, answered: int) -> RunPart:
+    part = read_part(recorded, answered, background=True)
+    assert part is not None, "the question was answered"
+    return part
 
 
 async def retrieve_response(request: Request, tenant: Tenant) -> Response:
-    recorded, stored = await _stored(tenant, part(request, "response"), "response_id")
-    return _response(tenant, stored, recorded)
+    stored = await _stored(tenant, part(request, "response"), "response_id")
+    return _response(tenant, stored.request, stored.part)
 
 
 async def cancel_response(request: Request, tenant: Tenant) -> Response:
-    """One that is over stays what it is."""
-    recorded, stored = await _stored(tenant, part(request, "response"), "response_id")
-    if recorded.state.ended is None:
-        await tell_run(tenant, recorded.run, lambda _: ev.CancelRequested("a client cancelled the response"))
-        recorded = await wait_for_run(tenant, recorded.run)
-    return _response(tenant, stored, recorded)
+    """One that is over stays what it is; a run that waits for a person is cancelled all the same."""
+    response = part(request, "response")
+    stored = await _stored(tenant, response, "response_id")
+    run = stored.part.recorded.run
+    if (await read_run(tenant, run)).state.ended is None:
+        caller: ApiCaller = request.scope[CALLER]
+        cancel = ev.CancelRequested("a client cancelled the response", by=caller.name or caller.key)
+        await tell_run(tenant, run, lambda _: cancel)
+        await wait_for_run(tenant, run)
+        stored = await _stored(tenant, response, "response_id")
+    return _response(tenant, stored.request, stored.part)
 
 
-def _response(tenant: Tenant, stored: TeamRequest, recorded: RecordedRun) -> Response:
-    head = _response_head(tenant, stored, recorded)
-    return reply(head.as_it_stands(recorded), headers={RUN_HEADER: recorded.run})
+def _response(tenant: Tenant, stored: TeamRequest, shown: RunPart) -> Response:
+    head = _response_head(tenant, stored, shown)
+    return reply(head.as_it_stands(shown), headers={RUN_HEADER: shown.recorded.run})
 
 
 def _notice_of(team: Team | None, recorded: RecordedRun) -> str:
     return " ".join(filter(None, ("" if team is None else team.notice, *noted_facts(recorded.entries))))
 
 
-def _response_head(tenant: Tenant, stored: TeamRequest, recorded: RecordedRun) -> ResponseHead:
+def _response_head(tenant: Tenant, stored: TeamRequest, shown: RunPart) -> ResponseHead:
+    recorded = shown.recorded
     team = tenant.part(Teams).teams.get(recorded.requested.team)
     return ResponseHead(
-        run=recorded.run,
-        created=recorded.entries[0].at,
+        id=shown.response,
+        created=recorded.entries[shown.begins].at,
         request=stored,
         notice=_notice_of(team, recorded),
         wanted=recorded.requested.answer_format,
@@ -613,28 +682,63 @@ class _Earlier(Struct, frozen=True):
 
 async def _earlier(tenant: Tenant, response: str) -> _Earlier:
     """What was said up to the end of an earlier response."""
-    recorded, stored = await _stored(tenant, response, "previous_response_id")
-    if recorded.state.ended is None:
+    stored = await _stored(tenant, response, "previous_response_id")
+    request = stored.request
+    if not stored.part.is_over:
         raise Problem(409, "response_not_over", f"response {response[:100]!r} is not over yet; wait for it")
     try:
-        answer = answer_of(recorded)
+        answer = answer_of(stored.part)
     except Problem:
-        return _Earlier(stored.turns, stored.files)
+        return _Earlier(request.turns, request.files)
     texts = [answer.text, *(describe_call(call.name, call.arguments) for call in answer.calls)]
     said = [ChatTurn("assistant", text) for text in texts if text]
-    return _Earlier((*stored.turns, *said), stored.files, tuple(answer.calls))
+    return _Earlier((*request.turns, *said), request.files, tuple(answer.calls))
 
 
-async def _stored(tenant: Tenant, response: str, param: str) -> tuple[RecordedRun, TeamRequest]:
+def answer_key(response: str) -> str:
+    """Return the key of the message that answers the question of a response."""
+    return digest("responses", response)
+
+
+class StoredResponse(Struct, frozen=True):
+    """A response that can be retrieved: what it tells of its run, and what was asked for."""
+
+    part: RunPart
+    request: TeamRequest
+    entries: Sequence[Entry]
+    """All entries of the run, also those after the part."""
+
+    def is_asking(self, response: str) -> bool:
+        """Return whether its run waits for a person, or a call that went on from it has answered."""
+        return read_question(self.part.recorded.state) is not None or bool(self.answered_by(answer_key(response)))
+
+    def answered_by(self, key: str) -> int:
+        """Return the number of the question that the message with this key has answered; 0: none."""
+        for entry in self.entries:
+            answer = entry.event
+            if isinstance(answer, ev.InputAnswered) and answer.message is not None and answer.message.key == key:
+                return answer.number
+        return 0
+
+
+async def _stored(tenant: Tenant, response: str, param: str) -> StoredResponse:
     detail = f"there is no response {response[:100]!r}"
     missing = Problem(404, "response_not_found", detail, faults=[Fault(param, detail)])
-    if not response.startswith(RESPONSE_PREFIX):
+    named = parse_response_id(response)
+    if named is None:
         raise missing
     try:
-        recorded = await read_run(tenant, response.removeprefix(RESPONSE_PREFIX))
+        recorded = await read_run(tenant, named.run)
     except RunUnknown as error:
         raise missing from error
-    stored = recorded_request(recorded.requested)
-    if stored is None or not stored.stored:
+    recorded = structs.replace(recorded, is_driven=tenant.runs.is_running(named.run))
+    request = recorded_request(recorded.requested)
+    if request is None or not request.stored:
         raise missing
-    return recorded, stored
+    told = read_part(recorded, named.answered, background=request.background)
+    if told is None:
+        raise missing
+    if named.answered:
+        previous = ResponseId(named.run, part_before(recorded, named.answered)).text
+        request = structs.replace(request, previous=previous)
+    return StoredResponse(told, request, recorded.entries)

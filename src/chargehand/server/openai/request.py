@@ -3,6 +3,7 @@
 Fields that are not declared here are ignored; fields that cannot be honoured are refused.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeAlias, cast
@@ -13,17 +14,17 @@ from starlette.responses import Response
 
 from chargehand.agents.messages import replies_of
 from chargehand.agents.result import answer_or_fallback
+from chargehand.agents.run_document import RunDocument, RunQuestion, read_document
 from chargehand.engine import events as ev
 from chargehand.engine.events import Material
 from chargehand.engine.facts import Assumed
 from chargehand.engine.plan import TaskId
-from chargehand.engine.state import RunState
 from chargehand.engine.value import encode_value
 from chargehand.runtime.runner import Outcome as RunOutcome
 from chargehand.runtime.runner import outcome
 from chargehand.runtime.stats import Stats
 from chargehand.runtime.trace import Tracer
-from chargehand.server.dialogue import question_text
+from chargehand.server.dialogue import document_data, explain_answer, question_data
 from chargehand.server.openai.answer_format import (
     FormatSent,
     FunctionSent,
@@ -36,6 +37,7 @@ from chargehand.server.openai.answer_format import (
     response_call,
     stopped,
 )
+from chargehand.server.openai.parts import ResponseId, RunPart
 from chargehand.server.run_control import RecordedRun
 from chargehand.server.teams import Teams
 from chargehand.server.tenants import Tenant
@@ -423,8 +425,7 @@ def recorded_request(requested: ev.RunRequested) -> TeamRequest | None:
 
 
 RUN_HEADER = "X-Run-Id"
-RESPONSE_PREFIX = "resp_"
-_CUT_SHORT = ("budget", "deadline")
+_CUT_SHORT = ("budget", "deadline", "overspent")
 _VERDICTS = {
     "plan": '"approve", or "reject" with "feedback"',
     "tool": '"approve" or "reject"',
@@ -440,18 +441,30 @@ Json = dict[str, object]
 # --- errors
 
 
-def run_problem(run: str, status: int, code: str, detail: str) -> Problem:
-    """A run came to nothing."""
-    problem = Problem(status, code, detail)
-    problem.run = run
-    return problem
+class RunProblem(Problem):
+    """A run that came to nothing, with its document."""
+
+    def __init__(self, document: RunDocument, status: int, code: str, detail: str) -> None:
+        super().__init__(status, code, detail)
+        self.run = document.run
+        self.document = document
 
 
 def error_of(problem: Problem) -> Json:
     """What stands under `error`, in replies and in streams."""
     kind = _ERROR_TYPES.get(problem.status) or ("invalid_request_error" if problem.status < 500 else "server_error")
     place = problem.faults[0].place.removeprefix("$").removeprefix(".") if problem.faults else ""
-    return {"message": problem.detail, "type": kind, "param": place or None, "code": problem.code}
+    error: Json = {"message": problem.detail, "type": kind, "param": place or None, "code": problem.code}
+    return {**error, "chargehand": describe(problem.document)} if isinstance(problem, RunProblem) else error
+
+
+def describe(document: RunDocument, notice: str = "") -> Json:
+    """Return what stands under `chargehand`: how the run stands, and what it asks; its answer has a field already."""
+    fields = document_data(document)
+    about: Json = {**fields, "ending": fields.pop("state")}
+    if document.question is not None:
+        about["question"] = question_data(document.question)
+    return {**about, "notice": notice} if notice else about
 
 
 def render_problem(problem: Problem) -> Response:
@@ -468,72 +481,86 @@ def render_problem(problem: Problem) -> Response:
 
 
 class TeamAnswer(Struct, frozen=True):
-    """What there is to say, or the calls that the client is to make, or why there is no answer in its format.
+    """What there is to say, or the calls that the client is to make, or why there is no answer in its format."""
 
-    `finish` is `length` where time, money or the longest answer cut it short, `tool_calls` for calls, else `stop`.
-    `tokens` is what the ledger says; `output_tokens` is what workers' models wrote, the rest counts as read.
-    """
-
-    run: str
+    document: RunDocument
+    """How the run stands."""
     text: str
-    ending: ev.Ending
+    """The answer, or what a person is asked."""
     tokens: int
+    """What the ledger says was used."""
     output_tokens: int
-    finish: str = "stop"
+    """What workers' models wrote; the rest counts as read."""
+    cut: str = ""
+    """Why the answer is not whole: `max_output_tokens`, or the reason of the run; empty: it is whole."""
     calls: tuple[ev.CallerToolCall, ...] = ()
+    """Calls that the client is to make."""
     refusal: str = ""
+    """Why there is no answer in the wanted format."""
 
     @property
     def content(self) -> str | None:
         """The text; None where there is something else instead."""
         return None if self.refusal or (self.calls and not self.text) else self.text
 
+    @property
+    def finish(self) -> str:
+        """Return how a chat ends: `length` where time, money or the longest answer cut it short, or `tool_calls`."""
+        return "tool_calls" if self.calls else "length" if self.cut else "stop"
 
-def answer_of(recorded: RecordedRun) -> TeamAnswer:
+    @property
+    def incomplete(self) -> str:
+        """Return why a response is not complete: it waits for a person, or was cut short; empty: it is complete."""
+        return "needs_input" if self.document.state == "needs_input" else self.cut
+
+
+def answer_of(part: RunPart) -> TeamAnswer:
     """What came of a run that has stopped; raises a problem for one that came to nothing."""
+    recorded = part.recorded
     run = recorded.run
     state = recorded.state
-    finished = outcome(run, state)
+    document = read_document(run, state)
     wanted = recorded.requested.answer_format
-    is_question = state.ended is None
-    text = _question(recorded) if is_question else _ended_text(recorded, finished)
-    calls = () if state.answer_written is None else state.answer_written.calls
-    refusal = text if is_question and wanted is not None and not wanted.is_text else ""
+    is_waiting = state.ended is None
+    text = _waiting_text(part, document) if is_waiting else _ended_text(recorded, document)
+    refusal = text if is_waiting and wanted is not None and not wanted.is_text else ""
     request = recorded_request(recorded.requested)
-    stats = Stats()
-    stats.record(run, recorded.entries)
-    output = sum(model.tokens.get("output", 0) for model in stats.calls["model"].values())
+    tokens = state.ledger.spent.tokens - part.before.tokens
+    output = _output_tokens(run, recorded.entries) - _output_tokens(run, recorded.entries[: part.begins])
+    is_cut_short = document.state == "partial" and document.reason in _CUT_SHORT
     return TeamAnswer(
-        run=run,
+        document=document,
         text="" if refusal else stopped(text, () if request is None else request.stop),
-        ending=finished.ending,
-        tokens=finished.spent.tokens,
-        output_tokens=min(output, finished.spent.tokens),
-        finish="tool_calls" if calls else _finish(state, finished),
-        calls=calls,
+        tokens=tokens,
+        output_tokens=min(output, tokens),
+        cut="max_output_tokens" if state.answer_cut else document.reason if is_cut_short else "",
+        calls=() if state.answer_written is None else state.answer_written.calls,
         refusal=refusal,
     )
 
 
-def _finish(state: RunState, finished: RunOutcome) -> str:
-    is_cut_short = finished.ending == "partial" and finished.reason in _CUT_SHORT
-    return "length" if is_cut_short or state.answer_cut else "stop"
+def _output_tokens(run: str, entries: Sequence[ev.Entry]) -> int:
+    stats = Stats()
+    stats.record(run, entries)
+    return sum(model.tokens.get("output", 0) for model in stats.calls["model"].values())
 
 
-def _ended_text(recorded: RecordedRun, finished: RunOutcome) -> str:
+def _ended_text(recorded: RecordedRun, document: RunDocument) -> str:
     run = recorded.run
-    if finished.ending == "cancelled":
-        raise run_problem(run, 409, "run_cancelled", f"run {run!r} was cancelled; ask again to begin another")
+    if document.state == "cancelled":
+        raise RunProblem(document, 409, "run_cancelled", f"run {run!r} was {document.why}; ask again to begin another")
     request = recorded_request(recorded.requested)
     is_for_worker = request is not None and request.worker
-    text, is_good = _worker_text(recorded) if is_for_worker else _team_text(recorded, finished)
+    text, is_good = _worker_text(recorded) if is_for_worker else _team_text(recorded)
     if not is_good:
-        raise run_problem(run, 500, "run_failed", f"{text}\n(run {run}; what it did: GET /api/runs/{run})")
+        why = f", {document.reason}: {document.why}" if document.why else ""
+        raise RunProblem(document, 500, "run_failed", f"{text}\n(run {run}{why}; what it did: GET /api/runs/{run})")
     return text
 
 
-def _team_text(recorded: RecordedRun, finished: RunOutcome) -> tuple[str, bool]:
+def _team_text(recorded: RecordedRun) -> tuple[str, bool]:
     """The answer of a team, and whether it is one."""
+    finished = outcome(recorded.run, recorded.state)
     wanted = recorded.requested.answer_format
     if wanted is not None and not wanted.is_text:
         return _formatted_text(recorded, finished, wanted)
@@ -571,19 +598,39 @@ def _words(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-def _question(recorded: RecordedRun) -> str:
+def _waiting_text(part: RunPart, document: RunDocument) -> str:
     """What is asked, and how it is answered. A run that was paused asks nothing."""
-    question = recorded.state.input
-    run = recorded.run
+    run = document.run
+    question = document.question
     if question is None:
         return f"This run is paused. POST /api/runs/{run}/resume goes on with it; GET /api/runs/{run} shows it."
-    tasks = [progress.task for progress in recorded.state.tasks.values() if progress.parent is None]
-    what = question_text(question, tasks)
+    example = json.dumps(_example_answer(question))
     return (
-        f"{what}\n\nThe run is {run}. To answer: POST /api/runs/{run}/answer with "
-        f'{{"number": {question.number}, "verdict": ...}}; the verdict is {_VERDICTS[question.what]}. '
-        f"What comes of it then: GET /api/runs/{run}."
+        f"{question.message}\n\nThe run is {run}. To answer: POST /api/runs/{run}/answer with {example}; "
+        f"the verdict is {_VERDICTS[question.what]}. What comes of it then: GET /api/runs/{run}."
+        f"{_in_words(part, question)}"
     )
+
+
+def _example_answer(question: RunQuestion) -> Json:
+    """Return a body that answers a question, with a verdict on each call."""
+    verdict = question.verdicts[0]
+    body: Json = {"number": question.number, "verdict": verdict}
+    if verdict in ("answer", "done"):
+        body["result"] = "..."
+    others = [{**body, "call": call.call} for call in question.calls[1:]]
+    for other in others:
+        del other["number"]
+    return {**body, "also": others} if others else body
+
+
+def _in_words(part: RunPart, question: RunQuestion) -> str:
+    """Return how a response is answered by the next one; empty for a chat, which has no id to go on from."""
+    request = recorded_request(part.recorded.requested)
+    if request is None or not request.stored:
+        return ""
+    words = explain_answer(question).removeprefix("Reply ") or "the answer."
+    return f" Or create a response with previous_response_id {part.response.text!r} and as its input: {words}"
 
 
 # --- chat completions
@@ -610,17 +657,12 @@ def chat_completion(head: ChatHead, answer: TeamAnswer, notice: str) -> Json:
         message["reasoning_content"] = notice
     choice: Json = {"index": 0, "message": message, "finish_reason": answer.finish, "logprobs": None}
     completion = head.begin("chat.completion", [choice])
-    return {**completion, "usage": chat_usage(answer), "chargehand": _about(answer, notice)}
+    return {**completion, "usage": chat_usage(answer), "chargehand": describe(answer.document, notice)}
 
 
 def chat_usage(answer: TeamAnswer) -> Json:
     read = answer.tokens - answer.output_tokens
     return {"prompt_tokens": read, "completion_tokens": answer.output_tokens, "total_tokens": answer.tokens}
-
-
-def _about(answer: TeamAnswer, notice: str) -> Json:
-    about: Json = {"run": answer.run, "ending": answer.ending}
-    return {**about, "notice": notice} if notice else about
 
 
 # --- responses
@@ -629,7 +671,7 @@ def _about(answer: TeamAnswer, notice: str) -> Json:
 class ResponseHead(Struct, frozen=True):
     """What a response has from its beginning."""
 
-    run: str
+    id: ResponseId
     created: float
     request: TeamRequest
     notice: str
@@ -638,7 +680,7 @@ class ResponseHead(Struct, frozen=True):
     def response(self, status: str, output: Sequence[Json], **more: object) -> Json:
         request = self.request
         return {
-            "id": f"{RESPONSE_PREFIX}{self.run}",
+            "id": self.id.text,
             "object": "response",
             "created_at": self.created,
             "status": status,
@@ -656,7 +698,8 @@ class ResponseHead(Struct, frozen=True):
             **more,
         }
 
-    def completed(self, answer: TeamAnswer, output: Sequence[Json]) -> Json:
+    def over(self, answer: TeamAnswer, output: Sequence[Json]) -> Json:
+        """Return a response that is over: completed, or incomplete where it waits for a person or was cut short."""
         usage = {
             "input_tokens": answer.tokens - answer.output_tokens,
             "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
@@ -664,22 +707,27 @@ class ResponseHead(Struct, frozen=True):
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": answer.tokens,
         }
-        return self.response("completed", output, usage=usage, chargehand=_about(answer, self.notice))
+        status = "incomplete" if answer.incomplete else "completed"
+        details = {"reason": answer.incomplete} if answer.incomplete else None
+        about = describe(answer.document, self.notice)
+        return self.response(status, output, usage=usage, incomplete_details=details, chargehand=about)
 
     def failed(self, problem: Problem) -> Json:
+        about: Json = {"chargehand": describe(problem.document, self.notice)} if isinstance(problem, RunProblem) else {}
         if problem.code == "run_cancelled":
-            return self.response("cancelled", [])
-        return self.response("failed", [], error={"code": "server_error", "message": problem.detail})
+            return self.response("cancelled", [], **about)
+        return self.response("failed", [], error={"code": "server_error", "message": problem.detail}, **about)
 
-    def as_it_stands(self, recorded: RecordedRun) -> Json:
-        """The response of a run, whatever has become of it so far."""
-        if recorded.state.ended is None and recorded.state.input is None:
-            return self.response("in_progress", [])
+    def as_it_stands(self, part: RunPart) -> Json:
+        """The response for a part of a run, whatever has become of it so far."""
+        if not part.is_over:
+            document = read_document(part.recorded.run, part.recorded.state, is_driven=part.recorded.is_driven)
+            return self.response("in_progress", [], chargehand=describe(document, self.notice))
         try:
-            answer = answer_of(recorded)
+            answer = answer_of(part)
         except Problem as problem:
             return self.failed(problem)
-        return self.completed(answer, self.items(answer))
+        return self.over(answer, self.items(answer))
 
     def items(self, answer: TeamAnswer) -> list[Json]:
         """The answer as items: a message, unless there are only calls, and the calls."""
@@ -693,11 +741,11 @@ class ResponseHead(Struct, frozen=True):
         part = {"type": "refusal", "refusal": text} if refused else text_part(text or "")
         parts = [] if text is None else [part]
         status = "in_progress" if text is None else "completed"
-        return {"id": f"msg_{self.run}", "type": "message", "role": "assistant", "status": status, "content": parts}
+        return {"id": f"msg_{self.id.name}", "type": "message", "role": "assistant", "status": status, "content": parts}
 
     def reasoning(self, text: str | None) -> Json:
         summary = [] if text is None else [summary_part(text)]
-        return {"id": f"rs_{self.run}", "type": "reasoning", "summary": summary}
+        return {"id": f"rs_{self.id.name}", "type": "reasoning", "summary": summary}
 
 
 def text_part(text: str) -> Json:
