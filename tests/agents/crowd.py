@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 
+from chargehand.agents.result import Result
 from chargehand.agents.roles import Worker
 from chargehand.engine import events as ev
 from chargehand.journal.memory import MemoryJournal
@@ -76,6 +77,11 @@ def team(script: ScriptedModel, *workers: Worker, journal: Journal | None = None
     return make_team(
         workers or (Worker("ann", "counts things"),), model=script, journal=journal or MemoryJournal(), **more
     )
+
+
+def refused_calls(result: Result) -> list[tuple[str, dict[str, object]]]:
+    """Return tool and arguments of the calls that a result says a person did not allow."""
+    return [(gap.tool, gap.arguments) for gap in result.gaps if gap.status == "refused"]
 
 
 def of_kind(entries: Sequence[ev.Entry], kind: type) -> list[ev.Event]:

@@ -314,14 +314,18 @@ async def test_an_effect_that_meets_a_mistake_is_in_doubt_and_its_traceback_is_k
         """Pay for a berth."""
         return by_attribute(city)
 
-    team = Team([Worker("ann", model=using(pay), tools=[pay])], supervisor=Supervisor(model=FINE, plan=many(1, "ann")))
+    supervisor = Supervisor(model=FINE, plan=many(1, "ann"))
+    team = Team([Worker("ann", model=using(pay), tools=[pay])], supervisor=supervisor, policy=Policy(uncertain="fail"))
     result = await team.run("go")
     (failure,) = failures(result.entries)
-    assert failure.kind == "uncertain"
+    assert (result.ending, failure.kind) == ("failed", "uncertain")
     assert failure.code_error is not None
     assert failure.code_error.exception == "AttributeError"
     (gap,) = result.gaps
-    assert "it is not known whether it happened; it ended with AttributeError: " in gap.message
+    assert (gap.reason, gap.tool, gap.arguments) == ("uncertain", "pay", {"city": "Rome"})
+    assert (
+        'it is not known whether pay({"city":"Rome"}) happened; the attempt ended with AttributeError: ' in gap.message
+    )
     assert f"{HERE.name}, line " in gap.message
 
 

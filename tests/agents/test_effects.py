@@ -76,8 +76,23 @@ async def test_an_effect_nobody_is_sure_of_is_never_repeated_in_silence(kind: st
 
     found = await team(model(work=sends_until_sent), Worker("ann", tools=[send])).run("Count")
     never.set()
-    assert (found.ending, begun) == ("failed", ["bob"])
-    assert found.gaps[0].reason == "uncertain"
+    assert (found.ending, begun) == ("needs_input", ["bob"])
+    assert found.question is not None
+    [pending] = found.question.calls
+    assert (found.question.what, pending.tool, pending.arguments) == ("effect", "send", {"to": "bob"})
+
+
+async def test_an_effect_nobody_is_sure_of_fails_its_task_where_nobody_is_asked() -> None:
+    @tool(effect="effect")
+    def send(to: str) -> str:
+        """Send a letter."""
+        raise ConnectionResetError("the line went dead")
+
+    worker = Worker("ann", tools=[send])
+    found = await team(model(work=sends_until_sent), worker, policy=Policy(uncertain="fail")).run("Count")
+    assert found.ending == "failed"
+    [gap] = found.gaps
+    assert (gap.status, gap.reason, gap.tool, gap.arguments) == ("failed", "uncertain", "send", {"to": "bob"})
 
 
 async def test_a_person_can_say_what_became_of_it() -> None:
@@ -86,12 +101,12 @@ async def test_a_person_can_say_what_became_of_it() -> None:
         """Send a letter."""
         raise ConnectionResetError("the line went dead")
 
-    executor = team(model(work=sends_until_sent), Worker("ann", tools=[send]), policy=Policy(uncertain="ask"))
+    executor = team(model(work=sends_until_sent), Worker("ann", tools=[send]))
     asked = await executor.run("Count", run="r")
     assert asked.question is not None
     assert asked.question.what == "effect"
-    found = await executor.resume("r", ev.InputAnswered(asked.question.number, "done", result=ev.NULL))
-    assert found.ending == "complete"
+    found = await executor.resume("r", ev.InputAnswered(asked.question.number, "done", result="sent by hand"))
+    assert (found.ending, found.results) == ("complete", {"t1": {"text": "It is sent."}})
 
 
 async def test_the_time_a_person_takes_is_not_the_runs() -> None:

@@ -23,7 +23,7 @@ from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line
 from chargehand.team import Team
 from chargehand.tools.tool import Costs, Tool, ToolFailed, tool
-from tests.agents.crowd import call, calls, model, of_kind, team
+from tests.agents.crowd import call, calls, model, of_kind, refused_calls, team
 from tests.agents.test_break_resume import by_step, cut, undone
 
 
@@ -255,14 +255,17 @@ def twice(paid: list[str], journal: MemoryJournal | None = None, *, poll: bool =
     return team(model(work=work), worker, journal=journal)
 
 
-@pytest.mark.parametrize(("verdict", "times"), [("approve", 2), ("reject", 1)])
-async def test_the_same_effect_in_a_later_step_is_had_again_if_a_person_says_so(verdict: str, times: int) -> None:
+@pytest.mark.parametrize(("verdict", "ending", "times"), [("approve", "complete", 2), ("reject", "partial", 1)])
+async def test_the_same_effect_in_a_later_step_is_had_again_if_a_person_says_so(
+    verdict: str, ending: str, times: int
+) -> None:
     paid: list[str] = []
     executor = twice(paid)
     found = await executor.run("Count", run="r")
     assert (found.ending, paid) == ("needs_input", ["bob"])
     found = await _answer(executor, found, verdict)
-    assert (found.ending, len(paid)) == ("complete", times)
+    assert (found.ending, len(paid)) == (ending, times)
+    assert refused_calls(found) == ([] if times == 2 else [("pay", {"to": "bob"})])
 
 
 async def test_a_tool_that_is_for_being_repeated_is_repeated_without_asking() -> None:

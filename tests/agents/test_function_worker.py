@@ -1,6 +1,7 @@
 """Workers whose attempts a function makes: what it is given, what may come back, and what becomes of its failures."""
 
 import asyncio
+import re
 import sys
 from datetime import date
 from typing import Any, cast
@@ -412,15 +413,21 @@ async def test_models_that_it_called_stand_in_the_trace_and_a_failure_says_what_
     ]
 
 
-async def test_its_key_is_the_same_after_a_crash_and_another_for_every_attempt() -> None:
+async def test_its_key_is_the_same_in_every_attempt_and_another_for_another_instruction() -> None:
     keys: list[str] = []
 
     async def act(assignment: Assignment, _context: StepContext) -> str:
         keys.append(assignment.key)
         if len(keys) < 3:
             raise WorkFailed(Failure("network", "the line went dead"))
+        if len(keys) == 3:
+            raise WorkFailed(Failure("logic", "the work is bad"))
         return "done"
 
-    team = Team([Worker("ann", call=act)], supervisor=Supervisor(plan=plan()), policy=Policy(retry=Retry(base=0.01)))
-    await team.run("Act.", run="r")
-    assert keys == ["r/t1/1", "r/t1/2", "r/t1/3"]
+    supervisor = Supervisor(model=FINE, plan=plan())
+    team = Team([Worker("ann", call=act)], supervisor=supervisor, policy=Policy(retry=Retry(base=0.01, attempts=4)))
+    found = await team.run("Act.", run="r")
+    assert (found.ending, len(keys)) == ("complete", 4)
+    assert re.fullmatch("r/t1/[0-9a-f]{8}", keys[0])
+    assert keys[:3] == keys[:1] * 3, "the line was lost: it is the same work"
+    assert keys[3] != keys[0], "the refined task is other work"

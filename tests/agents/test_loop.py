@@ -344,7 +344,10 @@ async def test_a_call_that_is_not_allowed_is_not_made_and_the_model_hears_why() 
     asked = await executor.run("Count", run="r")
     assert asked.question is not None
     found = await executor.resume("r", ev.InputAnswered(asked.question.number, "reject", "bob has moved"))
-    assert (found.ending, SENT, found.results) == ("complete", [], {"t1": {"text": "Then not."}})
+    assert (found.ending, SENT, found.results) == ("partial", [], {"t1": {"text": "Then not."}})
+    [gap] = found.gaps
+    assert (gap.status, gap.tool, gap.arguments) == ("refused", "send", {"to": "bob"})
+    assert "bob has moved" in gap.message
     assert "bob has moved" in script.requests[-1].messages[-1].text
 
 

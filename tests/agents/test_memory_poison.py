@@ -1,5 +1,6 @@
 """Poisoned memory, end to end: gullible workers who do whatever a text says, and blocks that stay what they were."""
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -258,5 +259,7 @@ async def test_any_tool_may_ask_who_calls() -> None:
         (f"r/t1/{call_digest('sign', {'text': 'a'})}", "ann", False, {"guidelines": 1, "notes": 1}),
         (f"r/t1/{call_digest('sign', {'text': 'b'})}", "ann", True, {"guidelines": 1, "notes": 1}),
     ]
+    assert all(re.fullmatch(r"r/t1/[0-9a-f]{32}", caller.key) for caller in heard)
+    assert heard[0].key != heard[1].key
     assert await sign.call('{"text": "c"}', "k") == "signed"
     assert heard[-1] == Caller("k")

@@ -14,7 +14,7 @@ from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line
 from chargehand.team import Team
 from chargehand.tools.tool import tool
-from tests.agents.crowd import call, calls, model, team
+from tests.agents.crowd import call, calls, model, refused_calls, team
 
 WANTED = ("Ott", "Lehm", "Ute")
 Word = Literal["approve", "reject"]
@@ -80,7 +80,9 @@ async def test_verdicts_on_all_of_them_are_each_about_their_own_call(allowed: in
     words: list[Word] = ["approve" if place == allowed else "reject" for place in range(3)]
     also = (ev.CallVerdict(4, words[2], "not Ute"), ev.CallVerdict(3, words[1], "not Lehm"))
     found = await bank.team.resume("r", ev.InputAnswered(1, words[0], "not Ott", also=also))
-    assert (found.ending, bank.paid) == ("complete", [WANTED[allowed]])
+    assert (found.ending, bank.paid) == ("partial", [WANTED[allowed]])
+    refused = [{"supplier": name} for place, name in enumerate(WANTED) if place != allowed]
+    assert sorted(refused_calls(found), key=str) == sorted((("pay", supplier) for supplier in refused), key=str)
     assert [f"not {name}" in bank.last for name in WANTED] == [word == "reject" for word in words]
     assert len(bank.script.requests) == 3, "it is not asked again what it wants: plan, calls, answer"
 
@@ -93,7 +95,8 @@ async def test_what_is_not_answered_is_asked_about_next() -> None:
     assert found.question is not None
     assert "Lehm" in found.question.text
     found = await bank.team.resume("r", ev.InputAnswered(2, "reject"))
-    assert (found.ending, bank.paid) == ("complete", ["Ute"])
+    assert (found.ending, bank.paid) == ("partial", ["Ute"])
+    assert refused_calls(found) == [("pay", {"supplier": "Ott"}), ("pay", {"supplier": "Lehm"})]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +126,8 @@ async def test_the_same_call_twice_in_a_reply_is_asked_about_once_and_made_once(
     bank = Bank("Ott", "Ott", "Lehm", "Ott")
     assert others(await bank.ask()) == (4,)
     found = await bank.team.resume("r", ev.InputAnswered(1, "approve", also=(ev.CallVerdict(4, "reject"),)))
-    assert (found.ending, bank.paid) == ("complete", ["Ott"])
+    assert (found.ending, bank.paid) == ("partial", ["Ott"])
+    assert refused_calls(found) == [("pay", {"supplier": "Lehm"})]
 
 
 async def test_verdicts_on_calls_of_a_team_inside_are_handed_on_with_the_calls_they_name() -> None:
@@ -135,4 +139,5 @@ async def test_verdicts_on_calls_of_a_team_inside_are_handed_on_with_the_calls_t
     assert others(await outer.run("Pay.", run="r")) == (3, 4)
     also = (ev.CallVerdict(4, "approve"), ev.CallVerdict(3, "reject"))
     found = await outer.resume("r", ev.InputAnswered(1, "reject", also=also))
-    assert (found.ending, bank.paid) == ("complete", ["Ute"])
+    assert (found.ending, bank.paid) == ("partial", ["Ute"])
+    assert refused_calls(found) == [("pay", {"supplier": "Ott"}), ("pay", {"supplier": "Lehm"})]

@@ -13,7 +13,7 @@ from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line
 from chargehand.team import Team
 from chargehand.tools.tool import Tool, tool
-from tests.agents.crowd import call, calls, model, plan, team
+from tests.agents.crowd import call, calls, model, plan, refused_calls, team
 from tests.agents.test_break_resume import by_step
 
 ALLOW = Policy(tainted_effects="allow")
@@ -70,7 +70,8 @@ async def test_after_a_page_an_effect_asks_a_person_and_says_why() -> None:
     assert (found.ending, office.paid, because(found)) == ("needs_input", [], "tainted")
     assert found.question is not None
     found = await executor.resume("r", ev.InputAnswered(found.question.number, "reject", "never heard of Mallory"))
-    assert (found.ending, office.paid) == ("complete", [])
+    assert (found.ending, office.paid) == ("partial", [])
+    assert refused_calls(found) == [("pay", {"to": "Mallory"})]
 
 
 @pytest.mark.parametrize("first", [calls(call("clock")), PAY])

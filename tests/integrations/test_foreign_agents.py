@@ -156,9 +156,11 @@ async def test_what_ended_an_agent_that_acts_is_named_and_logged(caplog: pytest.
         raise ModelHTTPError(401, "fake", "invalid api key")
 
     result = await one_worker(from_pydantic_ai(Agent(FunctionModel(reply)), effect="effect"), policy=TWICE).run("Pay.")
+    assert result.ending == "needs_input", "a person is asked: the agent may have acted"
     (gap,) = result.gaps
-    assert gap.reason == "uncertain"
-    assert "; it ended with pydantic-ai: its model answered 401: " in gap.message
+    assert (gap.reason, gap.tool) == ("uncertain", "pydantic-ai agent")
+    assert gap.message.startswith("it is not known whether pydantic-ai agent() happened; the attempt ended with ")
+    assert "ended with pydantic-ai: its model answered 401: " in gap.message
     (failure,) = [entry.event.failure for entry in result.entries if isinstance(entry.event, ev.AttemptFailed)]
     assert failure.cause.startswith("pydantic-ai: its model answered 401: ")
     assert [record.levelname for record in caplog.records if failure.cause in record.getMessage()] == ["WARNING"]

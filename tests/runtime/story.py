@@ -80,7 +80,8 @@ class Story:
         return await self.tried(lambda: self.driver.resume("r", answer))
 
     def judge(self, found: Outcome, stored: list[Entry]) -> None:
-        assert (found.ending, found.spent) == ("complete", Amount(calls=7))
+        # a lost its line after the call, which is kept; b did bad work and makes its call again
+        assert (found.ending, found.spent) == ("complete", Amount(calls=6))
         assert self.told == stored
         assert self.live is not None
         assert snapshot(self.live) == snapshot(replay(stored))

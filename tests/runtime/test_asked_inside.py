@@ -17,7 +17,7 @@ from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line
 from chargehand.team import Team
 from chargehand.tools.tool import tool
-from tests.agents.crowd import call, calls, model
+from tests.agents.crowd import call, calls, model, refused_calls
 
 Verdict = Literal["approve", "reject", "done", "again", "fail"]
 PLAN = Plan((Task(TaskId("o"), "Have the bill paid now.", "in"),), "forward")
@@ -68,9 +68,10 @@ class Bank:
             budget=budget or Budget(),
         )
 
-    async def answered(self, found: Result, verdict: Verdict, feedback: str = "") -> Result:
+    async def answered(self, found: Result, verdict: Verdict, feedback: str = "", knows: object = None) -> Result:
         assert found.question is not None
-        return await self.outer.resume("r", ev.InputAnswered(found.question.number, verdict, feedback))
+        answer = ev.InputAnswered(found.question.number, verdict, feedback, result=knows)
+        return await self.outer.resume("r", answer)
 
 
 def _pays(request: Request) -> Line:
@@ -114,7 +115,15 @@ async def test_an_answer_to_the_run_inside_is_refused_and_the_outer_one_is_named
 async def test_a_call_inside_that_a_person_does_not_allow_is_not_made_and_the_worker_reads_why(levels: int) -> None:
     bank = Bank(levels)
     found = await bank.answered(await bank.outer.run("Pay.", run="r"), "reject", "Ott was paid in April.")
-    assert (found.ending, bank.paid) == ("complete", [])
+    assert (found.ending, bank.paid) == ("partial", [])
+    [gap] = found.gaps
+    assert (gap.status, gap.task, gap.tool, gap.arguments) == (
+        "refused",
+        "o",
+        "pay",
+        {"supplier": "Ott", "euros": 120},
+    )
+    assert "Ott was paid in April." in gap.message
     assert "Ott was paid in April." in str(found.answer)
 
 
@@ -152,14 +161,12 @@ async def test_after_a_crash_anywhere_it_is_paid_once_and_the_question_is_still_
         except Refused:
             assert isinstance(kept["r"][-1].event, ev.RunEnded)
             continue
-        if result.ending == "needs_input":
+        if result.question is not None and result.question.what == "effect":
+            assert begun, at
+            result = await bank.answered(result, "done", knows="paid Ott")
+        elif result.question is not None:
             result = await bank.answered(result, "approve")
-        paid = len(bank.paid) + len(begun)
-        assert paid <= 1, at
-        if result.ending == "complete":
-            assert paid == 1, at
-        else:
-            assert "uncertain" in {gap.reason for gap in result.gaps} or "nobody knows" in result.gaps[0].message, at
+        assert (result.ending, len(bank.paid) + len(begun)) == ("complete", 1), at
 
 
 async def _journal(kept: dict[str, list[ev.Entry]]) -> MemoryJournal:
@@ -197,12 +204,13 @@ async def test_two_questions_inside_are_asked_one_after_the_other() -> None:
     for verdict in ("reject", "approve"):
         assert found.question is not None
         found = await outer.resume("r", ev.InputAnswered(found.question.number, verdict))
-    assert (found.ending, paid) == ("complete", ["Lehm"])
+    assert (found.ending, paid) == ("partial", ["Lehm"])
+    assert refused_calls(found) == [("pay", {"supplier": "Ott"})]
 
 
 @pytest.mark.parametrize(("verdict", "times"), [("done", 1), ("again", 2), ("fail", 1)])
 async def test_what_became_of_an_effect_inside_is_asked_outside(verdict: Verdict, times: int) -> None:
-    bank = Bank(policy=Policy(uncertain="ask"))
+    bank = Bank()
     bank.cut_off = True
     found = await bank.answered(await bank.outer.run("Pay.", run="r"), "approve")
     assert (found.ending, bank.paid) == ("needs_input", [("Ott", 120)])
@@ -215,7 +223,7 @@ async def test_what_became_of_an_effect_inside_is_asked_outside(verdict: Verdict
         {"supplier": "Ott", "euros": 120},
     )
     bank.cut_off = False
-    found = await bank.answered(found, verdict)
+    found = await bank.answered(found, verdict, knows="paid Ott" if verdict == "done" else None)
     assert found.ending == ("failed" if verdict == "fail" else "complete")
     assert len(bank.paid) == times
 

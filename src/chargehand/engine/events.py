@@ -396,11 +396,10 @@ class InputRequested(_Fact, frozen=True, tag="input.requested"):
             return ()
         question = self.question or Question(self.what)
         task = question.task or self.task
+        is_doubt = self.what == "effect" and question.tool != ""  # journals of earlier versions name no call
         first = PendingCall(
             call=question.call or 1,
-            text=describe_call(question.tool, question.arguments)
-            if self.what == "effect" and question.tool
-            else self.text,
+            text=describe_call(question.tool, question.arguments) if is_doubt else self.text,
             tool=question.tool,
             arguments=question.arguments,
             because=question.because,

@@ -154,8 +154,8 @@ class EarlierCall(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 def describe_call(tool: str, arguments: object) -> str:
-    """Return a call in one line: `pay({"id":"A"})`."""
-    return f"{tool}({msgspec.json.encode(arguments).decode()})"
+    """Return a call in one line: `pay({"id":"A"})`, or `agent()` if it has no arguments."""
+    return f"{tool}({msgspec.json.encode(arguments).decode() if arguments else ''})"
 
 
 class PendingCall(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -599,7 +599,10 @@ async def list_calls(
     """
     calls = [call for round_, call in state.acted.values() if round_ < 0]
     for progress in state.tasks.values():
-        calls += [call if call.run else structs.replace(call, run=run) for call in progress.list_calls()]
+        own = [call if call.run else structs.replace(call, run=run) for call in progress.list_calls()]
+        calls += own
+        if progress.task.replaces:  # a run that does this one again may have the task that was replaced
+            calls += [structs.replace(call, task=progress.task.replaces) for call in own if call.run == run]
     async for step, inner in _read_runs_started(journal, run, entries):
         name = step.nested_run(run)
         own = run if step.kind == "worker" else name
