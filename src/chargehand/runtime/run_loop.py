@@ -396,7 +396,8 @@ class RunLoop:
     def _stuck_without_a_person(self, now: float) -> bool:
         state = self.state
         startable = state.approved and bool(state.ready_queues) and now < work_until(state)
-        return not (state.input is None or state.owing or state.timers or startable or self._inbox)
+        waits = state.owing or state.stopping or state.timers or startable or self._inbox
+        return state.input is not None and not waits
 
     def _take_in(self, now: float) -> None:
         inbox = self._inbox
