@@ -150,6 +150,47 @@ async def test_a_call_that_is_cut_off_costs_what_it_is_expected_to(how: str) -> 
     assert ledger.spent == ledger.lost + (TRUE * 3 if how == "stop" else NOTHING)
 
 
+@pytest.mark.parametrize("budget", [Budget(), Budget(calls=20), Budget(usd=0.2)])
+@pytest.mark.parametrize("how", ["cancel", "timeout"])
+async def test_a_nested_team_that_is_stopped_costs_what_it_used(how: str, budget: Budget) -> None:
+    class SlowAtLast(Provider):
+        async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+            self.hangs = self.calls >= 2
+            return await super().reply(request, hear)
+
+    provider = SlowAtLast()
+    provider.most = 3
+    journal = MemoryJournal()
+    tasks = [
+        Task(TaskId(f"t{at}"), f"Read chapter {at}.", "reader", after=(TaskId(f"t{at - 1}"),) if at > 1 else ())
+        for at in (1, 2, 3)
+    ]
+    inner = Team(
+        [Worker("reader", "reads", model=provider)],
+        supervisor=Supervisor(model=provider, plan=Plan(tuple(tasks), "forward")),
+        name="readers",
+    )
+    outer = Team(
+        [inner.as_worker("readers", "reads")],
+        supervisor=Supervisor(model=provider, plan=Plan((Task(TaskId("o"), "Read it all.", "readers"),), "forward")),
+        budget=budget,
+        journal=journal,
+        timeout=1.0 if how == "timeout" else 300.0,
+    )
+    async with outer.executor() as executor, asyncio.timeout(20), asyncio.TaskGroup() as jobs:
+        runner = Runner(journal, executor)
+        jobs.create_task(runner.start("r", outer.request("What is it about?", time.time())))
+        await provider.called.wait()
+        if how == "cancel":
+            await runner.ask("r", ev.CancelRequested("enough"))
+    runs = await rows(journal)
+    ledger = replay(runs["r"]).ledger
+    (inside,) = [replay(entries).ledger for run, entries in runs.items() if run != "r"]
+    assert ledger.spent == inside.spent == TRUE * 2 + inside.lost
+    assert ledger.lost == inside.lost
+    assert ledger.lost.calls == (1 if ledger.capped else 0)
+
+
 def test_a_journal_that_does_not_say_what_was_expected_is_charged_what_was_reserved() -> None:
     reserve = Amount(tokens=9_000, micros=16_000, calls=1)
     task = Task(TaskId("t1"), "Read.", "reader")

@@ -261,8 +261,9 @@ class Seed:
             self.require(most is None or spent + held <= most, f"{where}: {spent} spent and {held} held of {most}")
 
     def _judge_end(self, run: str, state: RunState, entries: Sequence[ev.Entry]) -> None:
-        if state.ended is None:  # its process died, and nobody went on with what it worked for
-            self.require(run != RUN and self.died, f"{run} never ended")
+        if state.ended is None:  # its process died, or it asked a person, and nobody went on with what it worked for
+            is_left = self.died or state.input is not None
+            self.require(run != RUN and is_left, f"{run} never ended")
             return
         self.require(state.ledger.reserved == NOTHING, f"{run} ended and holds {state.ledger.reserved}")
         done, replaced, known = _read(entries)

@@ -371,7 +371,7 @@ BUGS = (
     Bug(
         "an effect in doubt is done again",
         "engine/fold.py",
-        "    if doubt:\n        _judge(state, progress, EFFECT_IN_DOUBT)\n    else:",
+        "    if not goes_on:\n        _judge(state, progress, EFFECT_IN_DOUBT)\n    else:",
         "    if True:",
     ),
     Bug(

@@ -5,8 +5,11 @@ import type { Entry, Event, PlannedTask } from "./events.ts";
 import { PERSON_FOLDS } from "./fold_person.ts";
 import { TASK_FOLDS } from "./fold_tasks.ts";
 import {
-  IN_DOUBT, add, addTasks, beginRun, closeAttempt, dutyKey, endDuty, endWaits, nothing, openAttempt, stopAll, takePlan,
+  IN_DOUBT, addTasks, beginRun, dutyKey, endDuty, endWaits, openAttempt, stopAll, takePlan,
 } from "./run_changes.ts";
+import {
+  add, amountOf, attemptStopped, awaitNestedEnd, closeAttempt, loseCarried, loseStopped, nothing,
+} from "./run_money.ts";
 import { type Duty, type Prompt, type Run, SETTLED, type Task, openQuestion } from "./run_state.ts";
 
 /** Apply one entry, in place. */
@@ -62,6 +65,7 @@ const resumed: Fold = (run, _event, { at, before }) => {
   const cause = openQuestion(run) ? "asked" : run.released ? "released" : "lost";
   run.interruptions.push({ last: before, resumed: at, cause });
   run.released = false;
+  loseStopped(run);
   stopAll(run, before, (task) => {
     if (task.status === "refining") {
       endWaits(task, before);
@@ -69,7 +73,7 @@ const resumed: Fold = (run, _event, { at, before }) => {
       return;
     }
     const inDoubt = [...task.openSteps.values()].some((step) => step.effect === "effect");
-    add(run.spent, closeAttempt(task));
+    closeAttempt(run, task, { isCutOff: true, carries: !inDoubt });
     if (inDoubt) task.failure = IN_DOUBT;
     task.status = inDoubt ? "judged" : "ready";
   });
@@ -81,8 +85,10 @@ function cutOff(run: Run, at: number): void {
   stopAll(run, at, (task) => {
     if (task.status !== "running") return;
     if ([...task.openSteps.values()].some((step) => step.effect === "effect")) task.failure = IN_DOUBT;
-    add(run.spent, closeAttempt(task));
+    awaitNestedEnd(run, task);
+    closeAttempt(run, task, { isCutOff: true });
   });
+  for (const task of run.tasks.values()) loseCarried(run, task);
 }
 
 const timeRanOut: Fold = (run, _event, { at }) => {
@@ -99,6 +105,7 @@ const timeRanOut: Fold = (run, _event, { at }) => {
 
 const ended: Fold = (run, event, { at }) => {
   cutOff(run, at);
+  loseStopped(run);
   run.ended = { ending: event.ending, reason: event.reason, gaps: event.gaps ?? [], cap: event.cap };
   for (const task of run.tasks.values()) {
     if (!SETTLED.has(task.status) && task.status !== "expanded") task.status = "unfinished";
@@ -114,6 +121,7 @@ const supervisionStarted: Fold = (run, event, { at, task }) => {
   if (event.duty === "plan") run.planRedo = false;
   if (open && open.number === event.number) {
     add(open.reserved, event.reserve);
+    open.expected = amountOf(event.expected);
     return;
   }
   const duty: Duty = {
@@ -122,6 +130,7 @@ const supervisionStarted: Fold = (run, event, { at, task }) => {
     reserved: open ? open.reserved : nothing(),
   };
   add(duty.reserved, event.reserve);
+  duty.expected = amountOf(event.expected);
   run.openDuties.set(key, duty);
   run.duties.push(duty);
   if (task && event.duty === "refine") {
@@ -196,6 +205,8 @@ const FOLDS: Record<string, Fold> = {
   "run.requested": requested,
   "run.resumed": resumed,
   "run.time_ran_out": timeRanOut,
+  "run.work_stopped": (run, _event, { at }) => cutOff(run, at),
+  "attempt.stopped": (run, event, { task }) => { if (task) attemptStopped(run, event, task); },
   "run.ended": ended,
   "run.released": (run) => { run.released = true; },
   "run.offered": (run, event) => { run.source = event.run; run.unserved.push(...(event.unserved ?? [])); },
@@ -208,5 +219,8 @@ const FOLDS: Record<string, Fold> = {
   "answer.written": answerWritten,
   "prompt.sent": promptSent,
   "model.called": modelCalled,
-  noted: (run, event, { at }) => { run.notes.push({ at, text: event.text, task: event.task ?? "", attempt: event.attempt ?? 0, fact: event.fact }); },
+  noted: (run, event, { at }) => {
+    if (event.fact?.type === "calls_lost") add(run.lost, event.fact.used);
+    run.notes.push({ at, text: event.text, task: event.task ?? "", attempt: event.attempt ?? 0, fact: event.fact });
+  },
 };

@@ -1,9 +1,8 @@
 // The fold of what happens to tasks: attempts, steps, retries, items.
 
 import type { Fold } from "./fold.ts";
-import {
-  add, callsIn, endAttempt, endWaits, newItem, nothing, openAttempt, settle,
-} from "./run_changes.ts";
+import { callsIn, endAttempt, endWaits, newItem, openAttempt, settle } from "./run_changes.ts";
+import { add, amountOf, awaitNestedEnd, loseCarried, nothing, startsRun } from "./run_money.ts";
 import { type Attempt, itemsOf } from "./run_state.ts";
 
 const attemptStarted: Fold = (_run, event, { at, task }) => {
@@ -25,16 +24,19 @@ const attemptStarted: Fold = (_run, event, { at, task }) => {
   task.worker = event.worker;
   task.began ??= at;
   task.status = "running";
-  task.reserved = nothing();
-  add(task.reserved, event.reserve);
+  task.reserved = amountOf(event.reserve) ?? nothing();
+  task.expected = amountOf(event.expected);
 };
 
 const stepStarted: Fold = (run, event, { at, task }) => {
   if (!task) return;
   task.reserved = nothing(); // from its first step on an attempt reserves call by call
-  const reserved = nothing();
-  add(reserved, event.reserve);
-  task.openSteps.set(event.step, { reserved, effect: event.effect ?? "read" });
+  const reserved = amountOf(event.reserve) ?? nothing();
+  task.carried.delete(event.step);
+  task.openSteps.set(event.step, {
+    reserved, expected: amountOf(event.expected) ?? reserved, effect: event.effect ?? "read", kind: event.kind ?? "tool",
+    resumable: event.resumable ?? false,
+  });
   const attempt = openAttempt(task);
   if (!attempt) return;
   const wanted = event.call
@@ -45,7 +47,7 @@ const stepStarted: Fold = (run, event, { at, task }) => {
     step: event.step, name: event.name, kind: event.kind ?? "tool", effect: event.effect ?? "read", began: at,
     call: event.call ?? "", arguments: call?.arguments, good: true, used: nothing(),
   });
-  if (event.kind !== "subteam" && event.kind !== "worker") return;
+  if (!startsRun({ kind: event.kind })) return;
   const request = (event.request ?? "").slice(0, 8);
   attempt.nested.push(`${run.run}/${task.id}/${event.attempt}/${event.step}/${request}`);
 };
@@ -56,7 +58,7 @@ const stepEnded: Fold = (run, event, { at, task, entry }) => {
   add(run.spent, used);
   const isFinished = event.type === "step.finished";
   if (isFinished) task.openSteps.delete(event.step);
-  else task.openSteps.set(event.step, { ...task.openSteps.get(event.step)!, reserved: nothing() });
+  else task.openSteps.set(event.step, { ...task.openSteps.get(event.step)!, reserved: nothing(), expected: nothing() });
   const attempt = openAttempt(task);
   if (!attempt) return;
   add(attempt.used, used);
@@ -85,6 +87,7 @@ const attemptSucceeded: Fold = (run, event, { at, task, entry }) => {
 const attemptFailed: Fold = (run, event, { at, task }) => {
   if (!task) return;
   const isQuestion = event.failure.kind === "approval";
+  if ((event.failure.running ?? []).some(startsRun)) awaitNestedEnd(run, task);
   const attempt = endAttempt(run, task, event, at, isQuestion ? "asked" : "failed");
   task.failure = event.failure;
   task.status = "judged";
@@ -93,8 +96,9 @@ const attemptFailed: Fold = (run, event, { at, task }) => {
 };
 
 /** Its process died too often under it. */
-const attemptAbandoned: Fold = (_run, event, { task }) => {
+const attemptAbandoned: Fold = (run, event, { task }) => {
   if (!task) return;
+  loseCarried(run, task);
   task.failure = event.failure;
   task.status = "judged";
 };

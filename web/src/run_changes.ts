@@ -1,27 +1,14 @@
 // What events change in a run: tasks that join, settle and go; attempts and duties that end; what they cost.
 
-import type { Amount, Edge, Event, Plan, PlannedTask } from "./events.ts";
+import type { Edge, Event, Plan, PlannedTask } from "./events.ts";
+import { add, closeAttempt, lose, nothing } from "./run_money.ts";
 import { type Attempt, type Duty, type Run, SETTLED, type Task, type WantedCall, type WorkEnding } from "./run_state.ts";
-
-export const nothing = (): Amount => ({ tokens: 0, micros: 0, calls: 0 });
-
-export function add(sum: Amount, more?: Partial<Amount> | null): void {
-  sum.tokens += more?.tokens ?? 0;
-  sum.micros += more?.micros ?? 0;
-  sum.calls += more?.calls ?? 0;
-}
-
-const plus = (sum: Amount, more?: Partial<Amount> | null): Amount => {
-  const total = { ...sum };
-  add(total, more);
-  return total;
-};
 
 export function beginRun(run: string): Run {
   return {
     run, team: "", goal: "", start: 0, at: 0, seq: 0, deadline: 0, agents: new Map(), budget: {}, tasks: new Map(),
     dropped: [], duties: [], questions: [], notes: [], warnings: [], combine: "merge", sections: [], statements: [],
-    paused: false, cancelled: false, released: false, spent: nothing(), source: "", parent: "", unserved: [],
+    paused: false, cancelled: false, released: false, spent: nothing(), lost: nothing(), stopping: new Map(), source: "", parent: "", unserved: [],
     interruptions: [], labels: {}, round: 0, planRedo: false, openDuties: new Map(), readers: new Map(),
   };
 }
@@ -49,7 +36,7 @@ function newTask(run: Run, task: PlannedTask): Task {
     planned: task.instruction, worker: task.worker ?? "", needs: needsOf(task), quorum: task.quorum ?? 0,
     forEach: task.for_each ?? "", accept: task.accept ?? [], status: "waiting", order: run.tasks.size,
     round: run.round, attempts: [], refinements: [], retries: [], waits: [], used: nothing(), reserved: nothing(),
-    openSteps: new Map(), wantedCalls: [],
+    openSteps: new Map(), carried: new Map(), wantedCalls: [],
   };
 }
 
@@ -123,18 +110,9 @@ export const endWaits = (task: Task, at: number): void => {
   for (const wait of task.waits) wait.ended ??= at;
 };
 
-/** What an attempt has used that was not told step by step; what was reserved counts where nothing is told. */
-export function closeAttempt(task: Task, used?: Amount | null): Amount {
-  const total = plus(nothing(), used ?? task.reserved);
-  for (const step of task.openSteps.values()) add(total, step.reserved);
-  task.openSteps.clear();
-  task.reserved = nothing();
-  return total;
-}
-
 export function endAttempt(run: Run, task: Task, event: Event, at: number, ending: WorkEnding): Attempt | undefined {
-  const used = closeAttempt(task, event.used);
-  add(run.spent, used);
+  const isCutOff = event.type === "attempt.failed" && !event.used;
+  const used = closeAttempt(run, task, { used: event.used, isCutOff });
   add(task.used, used);
   const attempt = openAttempt(task);
   if (attempt) {
@@ -150,8 +128,10 @@ export const dutyKey = (duty: string, task = ""): string => `${duty} ${task}`;
 export function endDuty(run: Run, kind: Duty["duty"], event: Event, moment: { at: number; task?: Task }): Duty | undefined {
   const key = dutyKey(kind, event.task);
   const duty = run.openDuties.get(key);
-  const used = event.used ?? duty?.reserved;
-  add(run.spent, used);
+  const isCutOff = event.type === "supervision.failed" && !event.used && !event.findings?.length;
+  const used = event.used ?? (isCutOff ? duty?.expected : undefined) ?? duty?.reserved;
+  if (isCutOff) lose(run, used);
+  else add(run.spent, used);
   if (moment.task) add(moment.task.used, used);
   if (!duty) return undefined;
   run.openDuties.delete(key);
@@ -174,7 +154,7 @@ export function stopAll(run: Run, at: number, stopTask: (task: Task) => void): v
   for (const duty of run.openDuties.values()) {
     duty.ended = at;
     duty.ending = "stopped";
-    add(run.spent, duty.reserved);
+    lose(run, duty.expected ?? duty.reserved);
     if (duty.duty === "plan") run.planRedo = true;
   }
   run.openDuties.clear();

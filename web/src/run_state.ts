@@ -84,10 +84,15 @@ export type Duty = {
   calls: ModelCall[];
   used: Amount;
   reserved: Amount;
+  /** What is charged if it is cut off; undefined: what is reserved. */
+  expected?: Amount;
 };
 
 /** A stretch in which a task waits: for its next try, for its rewriting, for a person. */
 export type Wait = { kind: "backoff" | "refine" | "person"; began: number; ended?: number };
+
+/** A step that is under way; `expected` is charged if it is cut off. */
+export type OpenStep = { reserved: Amount; expected: Amount; effect: string; kind: string; resumable: boolean };
 
 export type Task = {
   id: string;
@@ -125,7 +130,11 @@ export type Task = {
   resultSeq?: number;
   used: Amount;
   reserved: Amount;
-  openSteps: Map<number, { reserved: Amount; effect: string }>;
+  /** What is charged if its attempt is cut off before its first step; undefined: what is reserved. */
+  expected?: Amount;
+  openSteps: Map<number, OpenStep>;
+  /** What is reserved for nested runs of a crashed attempt until it is resumed, by step. */
+  carried: Map<number, Amount>;
   wantedCalls: WantedCall[];
 };
 
@@ -181,6 +190,10 @@ export type Run = {
   /** The process stopped in an orderly way and has not resumed the run. */
   released: boolean;
   spent: Amount;
+  /** The part of `spent` that is an estimate, for calls whose outcome is not known. */
+  lost: Amount;
+  /** What is reserved for nested runs whose attempt was stopped, until they have ended. */
+  stopping: Map<string, Amount>;
   source: string;
   parent: string;
   unserved: string[];

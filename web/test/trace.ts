@@ -49,6 +49,7 @@ export function traceOf(run: Run): Record<string, unknown> {
   return {
     run: run.run, goal: run.goal, began: run.start, seconds: run.at, serial, ending: run.ended?.ending ?? "",
     reason: run.ended?.reason ?? "", cap: run.ended?.cap ?? null, combine: run.combine, answer: answerOf(run), used: run.spent satisfies Amount,
+    lost: run.lost satisfies Amount,
     critical_path: criticalPath(run), tasks: tasks.map(task), supervision: run.duties.map(duty),
     questions: run.questions, interruptions: run.interruptions, notes: run.notes,
     dropped: run.dropped.map(task), ...(run.ended ? { gaps: run.ended.gaps } : {}),

@@ -93,7 +93,7 @@ def _look_up(state: RunState, report: ev.StepLookedUp) -> ev.Event:
 def _stopped(state: RunState, report: ev.AttemptStopped) -> ev.Event:
     if (report.task, report.attempt) not in state.stopping:
         raise Refused(f"the run inside attempt {report.attempt} of {report.task!r} is not waited for")
-    return report
+    return _sane(report)
 
 
 # --- the duties of the supervisor

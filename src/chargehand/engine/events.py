@@ -678,6 +678,10 @@ class AttemptStopped(_Fact, frozen=True, tag="attempt.stopped"):
     """Which attempt of the task: 1, 2, 3 …"""
     gaps: tuple[Gap, ...] = ()
     """Its refused calls, and its effects in doubt."""
+    used: Amount | None = None
+    """What the run used, besides what was charged for it before; `null`: as much as was reserved."""
+    lost: Amount | None = None
+    """The part of that which is an estimate for lost calls; `null`: nothing."""
 
 
 class AttemptAbandoned(_Fact, frozen=True, tag="attempt.abandoned"):
@@ -973,6 +977,7 @@ Paid: TypeAlias = (
     | AnswerWritten
     | AttemptSucceeded
     | AttemptFailed
+    | AttemptStopped
     | StepFinished
     | StepFailed
 )

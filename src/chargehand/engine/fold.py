@@ -378,7 +378,7 @@ def _run_resumed(state: RunState, _event: ev.RunResumed) -> None:
     for breaker in state.breakers.values():
         forget_probe(breaker)
     state.refused.clear()  # a person may have put that right
-    state.stopping.clear()  # the process that waited for them is gone
+    _lose_stopped(state)  # the process that waited for them is gone
 
 
 def _time_ran_out(state: RunState, _event: ev.TimeRanOut) -> None:
@@ -410,10 +410,26 @@ _STOP_PATIENCE: Seconds = 5.0
 
 
 def _await_nested_end(state: RunState, progress: Progress) -> None:
-    """Have the end of the run wait for the runs inside an attempt that is stopped: they may have effects in doubt."""
-    if any(step.result is None and step.kind in STARTS_RUN for step in (progress.steps or {}).values()):
-        state.stopping.add((progress.task.id, progress.attempt))
+    """Have the end of the run wait for the runs inside an attempt that is stopped: they may have effects in doubt.
+
+    What is reserved for them stays so until it is known what they used.
+    """
+    steps = [step for step in (progress.steps or {}).values() if step.result is None and step.kind in STARTS_RUN]
+    if steps:
+        held = NOTHING
+        for step in steps:
+            if step.resumable:
+                held += step.reserved
+                step.reserved = step.expected = NOTHING
+        state.stopping[progress.task.id, progress.attempt] = held
         state.stopping_until = state.at + min(_STOP_PATIENCE, state.requested.policy.answer / 2)
+
+
+def _lose_stopped(state: RunState) -> None:
+    """Charge what is reserved for runs inside attempts that were stopped: nobody waits for them any more."""
+    for held in state.stopping.values():
+        state.ledger.lose(held, None)
+    state.stopping.clear()
 
 
 def _work_stopped(state: RunState, _event: ev.WorkStopped) -> None:
@@ -421,7 +437,12 @@ def _work_stopped(state: RunState, _event: ev.WorkStopped) -> None:
 
 
 def _attempt_stopped(state: RunState, event: ev.AttemptStopped) -> None:
-    state.stopping.discard((event.task, event.attempt))
+    held = state.stopping.pop((event.task, event.attempt))
+    if event.used is None:
+        state.ledger.lose(held, None)
+    else:
+        state.ledger.settle(held, event.used)
+        state.ledger.lost += event.lost or NOTHING
     progress = state.tasks[event.task]
     progress.gaps_inside += event.gaps
 
@@ -445,6 +466,7 @@ def _stop_all(state: RunState) -> None:
 
 def _run_ended(state: RunState, event: ev.RunEnded) -> None:
     _stop_all(state)
+    _lose_stopped(state)
     state.ended = event
 
 

@@ -352,8 +352,10 @@ class RunState(Struct, gc=False):
     asked_at: Instant = 0.0
     input: ev.InputRequested | None = None
     paused: bool = False
-    stopping: set[tuple[TaskId, int]] = set()
-    """Attempts that were stopped while a run inside them was under way, which is not known to have ended."""
+    stopping: dict[tuple[TaskId, int], Amount] = {}
+    """Attempts that were stopped while a run inside them was under way, which is not known to have ended, each with
+    what is reserved for that run.
+    """
     stopping_until: Instant = 0.0
     """When it is no longer waited for."""
     released_at: Instant | None = None  # when the process that drove it stopped in an orderly way

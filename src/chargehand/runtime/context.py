@@ -594,8 +594,7 @@ class _StepContext:
             run = await nested_runs.start(step, nested)
         except asyncio.CancelledError:
             if not step.is_owed:
-                gaps = await nested_runs.list_call_gaps(step, inner, nested.kind)
-                self._line.tell(ev.AttemptStopped(step.task, step.attempt, gaps))
+                self._line.tell(await nested_runs.describe_stopped(step, inner, nested.kind))
             raise
         if run.lost != NOTHING:
             self.note(f"calls of run {run.run} are lost; their cost is an estimate", fact=CallsLost(run.lost, run.run))

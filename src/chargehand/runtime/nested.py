@@ -176,25 +176,23 @@ class NestedRuns:
             lost=await self._newly_lost(step.run, run, state.ledger.lost),
         )
 
-    async def list_call_gaps(self, step: StartingStep, run: str, kind: ev.NestedKind) -> tuple[Gap, ...]:
-        """Return the refused calls and the effects in doubt of a nested run that was cancelled, as gaps of its task."""
+    async def describe_stopped(self, step: StartingStep, run: str, kind: ev.NestedKind) -> ev.AttemptStopped:
+        """Return what a nested run left whose attempt was stopped: calls refused or in doubt, as gaps, and its cost.
+
+        The cost of a run that has not ended is not known.
+        """
+        stopped = ev.AttemptStopped(step.task, step.attempt, used=NOTHING)
         entries = await _read_if_known(self.journal, run)
-        state = replay(entries) if entries else None
-        if state is None:
-            return ()
+        if not entries:
+            return stopped
+        state = replay(entries)
         found = [gap for gap in (gaps(state) if state.ended is None else state.ended.gaps) if gap.tool]
-        if kind == "worker":
-            return tuple(structs.replace(gap, task=step.task) for gap in found)
-        return tuple(
-            structs.replace(
-                gap,
-                task=step.task,
-                worker=" > ".join(filter(None, (step.progress.worker, gap.worker))),
-                run=gap.run or run,
-                inner=gap.inner or gap.task,
-            )
-            for gap in found
-        )
+        stopped = structs.replace(stopped, gaps=_outer_gaps(step, run, kind, found))
+        if state.ended is None:
+            return structs.replace(stopped, used=None)
+        paid = _paid_for(await self.journal.read(step.run), step.task, step.attempt, step.number)
+        lost = await self._newly_lost(step.run, run, state.ledger.lost)
+        return structs.replace(stopped, used=state.ledger.spent.beyond(paid), lost=None if lost == NOTHING else lost)
 
     async def _newly_lost(self, outer: str, run: str, lost: Amount) -> Amount:
         """Return the part of what calls of a nested run lost that the run around it does not know of yet."""
@@ -294,6 +292,22 @@ class NestedRuns:
             replies=replies | (brief.replies or {}),
             steps=steps,
         )
+
+
+def _outer_gaps(step: StartingStep, run: str, kind: ev.NestedKind, found: Sequence[Gap]) -> tuple[Gap, ...]:
+    """Return gaps of a nested run as gaps of the task whose attempt started it."""
+    if kind == "worker":
+        return tuple(structs.replace(gap, task=step.task) for gap in found)
+    return tuple(
+        structs.replace(
+            gap,
+            task=step.task,
+            worker=" > ".join(filter(None, (step.progress.worker, gap.worker))),
+            run=gap.run or run,
+            inner=gap.inner or gap.task,
+        )
+        for gap in found
+    )
 
 
 def _paid_for(entries: Sequence[ev.Entry], task: TaskId, attempt: int, number: int) -> Amount:

@@ -417,7 +417,7 @@ class RunLoop:
         if state.input is None or self.keeps_question(state.input.number):
             return False
         startable = state.approved and bool(state.ready_queues) and now < work_until(state)
-        return not (state.owing or state.timers or startable or self._inbox)
+        return not (state.owing or state.stopping or state.timers or startable or self._inbox)
 
     def _take_in(self, now: float) -> None:
         inbox = self._inbox

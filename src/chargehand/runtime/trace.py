@@ -481,6 +481,9 @@ class Tracer:
         if attempt is not None and not is_question:
             attempt.failure = event.failure
 
+    def _attempt_stopped(self, event: ev.AttemptStopped, _at: Seconds, used: Amount) -> None:
+        self.tasks[event.task].used += used
+
     def _step_started(self, event: ev.StepStarted, at: Seconds, _used: Amount) -> None:
         attempt = self._open_attempts.get(event.task)
         if attempt is None:
@@ -667,6 +670,7 @@ class Tracer:
         ev.AttemptStarted: _attempt_started,
         ev.AttemptSucceeded: _attempt_succeeded,
         ev.AttemptFailed: _attempt_failed,
+        ev.AttemptStopped: _attempt_stopped,
         ev.StepStarted: _step_started,
         ev.StepFinished: _step_ended,
         ev.StepFailed: _step_ended,
@@ -678,6 +682,7 @@ class Tracer:
         ev.InputAnswered: _input_answered,
         ev.Noted: _noted,
         ev.TimeRanOut: _stopped,
+        ev.WorkStopped: _stopped,
         ev.RunEnded: _stopped,
     }
 
