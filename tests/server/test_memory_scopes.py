@@ -7,11 +7,15 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from a2a.client import ClientConfig, create_client
+from a2a.helpers.proto_helpers import new_text_message
+from a2a.types import a2a_pb2 as pb
 from ag_ui.core import RunAgentInput
 from ag_ui.core.types import UserMessage
 from msgspec import structs
 
 from chargehand import Memory, Plan, ScriptedModel, Supervisor, Task, Team, Worker
+from chargehand.integrations.a2a_server import a2a_api
 from chargehand.integrations.ag_ui import ag_ui_api
 from chargehand.models.request_facts import Working
 from tests.server.api import key_for
@@ -62,7 +66,7 @@ def desk_team(model: ScriptedModel) -> Team:
 def desk(tmp_path: Path) -> Iterator[Desk]:
     model = ScriptedModel(lambda _: "Noted.")
     settings = settings_in(tmp_path / "data", teams=(desk_team(model),))
-    with running(settings, apis=[ag_ui_api()]) as server:
+    with running(settings, apis=[ag_ui_api(), a2a_api()]) as server:
         served = Desk(server, tmp_path, model)
         with served.http:
             yield served
@@ -143,6 +147,18 @@ def test_a_thread_of_ag_ui_is_a_conversation(desk: Desk) -> None:
         reply = desk.http.post("/ag-ui/desk", json=sent.model_dump(by_alias=True, exclude_none=True, mode="json"))
         assert reply.status_code == 200, reply.text
         assert desk.earlier[-1] == count
+
+
+async def test_a_context_of_a2a_is_a_conversation(desk: Desk) -> None:
+    async with httpx.AsyncClient(headers=desk.server.headers, timeout=30) as line:
+        config = ClientConfig(streaming=False, httpx_client=line)
+        async with await create_client(f"{desk.server.url}/a2a/desk", config) as client:
+            for number, (context, count) in enumerate((("a", 0), ("b", 0), ("a", 2))):
+                message = new_text_message("Do what is asked.", role=pb.ROLE_USER)
+                message.message_id = f"m{number}"
+                message.context_id = context
+                assert [item async for item in client.send_message(pb.SendMessageRequest(message=message))]
+                assert desk.earlier[-1] == count
 
 
 def test_an_idempotency_key_with_another_user_is_refused(desk: Desk) -> None:
