@@ -64,14 +64,13 @@ from chargehand.models.prices import Price
 from chargehand.models.providers import BUILT_IN
 from chargehand.models.resolve import Finder, Lookup
 from chargehand.models.wrappers import Hedging
+from chargehand.runtime.answers import Answer, ShownQuestions, read_answer
 from chargehand.runtime.approving import (
-    Answer,
     Callbacks,
     OnApproval,
     OnQuestion,
     check_on_approval,
     check_on_question,
-    read_answer,
 )
 from chargehand.runtime.cache import earlier_results
 from chargehand.runtime.executor import Listener
@@ -79,7 +78,7 @@ from chargehand.runtime.files import NewFile, keep_files, read_paths, with_mater
 from chargehand.runtime.listeners import GuardedListener
 from chargehand.runtime.nested import start_or_resume
 from chargehand.runtime.run_loop import TextListener
-from chargehand.runtime.runner import OpenStreams, Outcome, Runner, checked_goal, follow, without_a_loop
+from chargehand.runtime.runner import OpenStreams, Outcome, Runner, checked_goal, follow, stop_in_order, without_a_loop
 from chargehand.runtime.shared import SharedExecutor, SharedJournal
 from chargehand.runtime.trace import Tracer
 from chargehand.store_url import PostgresUrl, StoreUrl
@@ -102,6 +101,7 @@ _CHECKS = 'checks by name: {"short": Rule(max_words=50)}'
 Goal: TypeAlias = Annotated[str, Write("what is to be done, in words")]
 FilePaths: TypeAlias = Annotated[Sequence[Path | str], Write(_FILES)]
 RunName: TypeAlias = Annotated[str, Write("the name of a run: result.run")]
+QuestionNumber: TypeAlias = Annotated[int, Write("the number of a question: result.question.number")]
 
 
 class Team:
@@ -199,6 +199,7 @@ class Team:
         self._lookup = lookup or os.environ.get
         self._asks = lookup is not None
         self._streams = OpenStreams()
+        self._shown = ShownQuestions()
         self._listeners: list[Listener] = []
         self._held_open: list[AsyncExitStack] = []
         self._executor = SharedExecutor(self._open_executor)
@@ -490,7 +491,7 @@ class Team:
             runner = Runner(journal, executor, listener=hear, on_text=on_text, callbacks=callbacks)
             request = with_material(request, await keep_files(journal.files, new_files))
             also = await team.offered(journal, request)
-            outcome = await runner.start(name, request, also=also, keep_entries=True)
+            outcome = await stop_in_order(runner, runner.start(name, request, also=also, keep_entries=True))
             return await self._result(team, outcome, journal)
 
     def add_listener(self, listener: Listener) -> None:
@@ -518,9 +519,11 @@ class Team:
         )
 
     @check_declared("resume_sync", elsewhere=_KEYWORDS)
-    def resume_sync(self, run: RunName, *answers: Answer, reason: str = "") -> Result:
+    def resume_sync(
+        self, run: RunName, *answers: Answer, reason: str = "", question: QuestionNumber | None = None
+    ) -> Result:
         """`resume` for code without an event loop."""
-        return without_a_loop("resume", lambda: self.resume(run, *answers, reason=reason))
+        return without_a_loop("resume", lambda: self.resume(run, *answers, reason=reason, question=question))
 
     @check_declared("resume", elsewhere=_KEYWORDS)
     async def resume(
@@ -528,18 +531,24 @@ class Team:
         run: RunName,
         *answers: Answer,
         reason: str = "",
+        question: QuestionNumber | None = None,
         listener: Listener | None = None,
         on_question: OnQuestion | None = None,
     ) -> Result:
-        """Go on with a run that a crash, a pause, a question or leaving its stream left unfinished.
+        """Resume a run that a crash, a pause, a question or leaving its stream left unfinished.
 
-        `"approve"` or `"reject"`, or True or False, answers the open question, with a `reason`; where several calls
-        wait, a mapping answers each by its number. A question in words is answered by text. Other answers are events,
-        such as `InputAnswered`.
+        `"approve"` or `"reject"`, or True or False, answers the open question, with a `reason`; `"done: RESULT"`,
+        `"again"` or `"fail"` says what became of an effect; where several calls wait, a mapping answers each by its
+        number. A question in words is answered by text. Other answers are events, such as `InputAnswered`.
+
+        `question` is the number of the question that is answered (`result.question.number`). Without it, the answer is
+        for the question that this object returned last for the run. It is refused if the run asks another one.
         """
         in_words = any(isinstance(answer, bool | str | Mapping) for answer in answers)
         if reason and not in_words:
             raise Invalid(f'the reason {reason!r} belongs to no answer; write resume({run!r}, "reject", reason=...)')
+        if question is not None and not in_words:
+            raise Invalid(f'question {question} has no answer; write resume({run!r}, "approve", question={question})')
         await self._streams.close_left(run)
         team = await self.keep_budget()
         callbacks = self._callbacks(on_question)
@@ -548,9 +557,13 @@ class Team:
             state = replay(await journal.read(run)) if in_words or team.call_cap is not None else None
             if state is not None:
                 team.check_recorded(state.requested.budget)
-            events = tuple(read_answer(run, state, answer, reason) for answer in answers)
+            shown = self._shown.last(run)
+            events = tuple(
+                read_answer(run, state, answer, reason, question=question, shown=shown) for answer in answers
+            )
             runner = Runner(journal, executor, listener=hear, callbacks=callbacks)
-            return await self._result(team, await runner.resume(run, *events), journal)
+            outcome = await stop_in_order(runner, runner.resume(run, *events, unpause=True))
+            return await self._result(team, outcome, journal)
 
     @check_declared("stream", elsewhere=_KEYWORDS)
     def stream(self, goal: Goal, *, run: str = "", files: FilePaths = ()) -> AsyncGenerator[ev.Entry]:
@@ -580,6 +593,8 @@ class Team:
                 )
                 async with aclosing(following) as entries:
                     async for entry in entries:
+                        if isinstance(entry.event, ev.InputRequested):
+                            self._shown.note(run, entry.event)
                         yield entry
 
     @asynccontextmanager
@@ -610,6 +625,7 @@ class Team:
         return nullcontext(self._memory)
 
     async def _result(self, team: Self, outcome: Outcome, journal: Journal) -> Result:
+        self._shown.note(outcome.run, outcome.question)
         warning = "" if team.call_cap is None else f"{team.call_cap.warning[:1].upper()}{team.call_cap.warning[1:]}."
         about_models = self.notice
         if self.supervisor.plan is not None and any(task.refined for task in outcome.state.tasks.values()):

@@ -8,13 +8,13 @@ import pytest
 from chargehand.agents.checks import Check, Rule, Verifier
 from chargehand.agents.checks.run import read_verdict
 from chargehand.agents.roles import Supervisor, Worker
+from chargehand.engine.json_schema import problems
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.errors import Invalid
 from chargehand.journal.memory import MemoryJournal
 from chargehand.memory.catalog import Memory
 from chargehand.models.demo.model import DemoModel
 from chargehand.team import Team
-from chargehand.tools.schema import problems
 from tests.agents.crowd import model
 from tests.agents.test_acceptance import LONG, ONE, QUICK, YES, executor, no, steps
 

@@ -16,13 +16,13 @@ from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount
 from chargehand.engine.facts import Contradiction
 from chargehand.engine.failure import Failure
+from chargehand.engine.json_schema import problems
 from chargehand.models.demo.model import DemoModel
 from chargehand.models.local import LocalModel, pull
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Answering, Given, Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.tools.schema import problems
 from tests.agents.crowd import FREE, call, calls, model, of_kind, plan, team
 from tests.agents.judges import Desk, writer
 

@@ -15,6 +15,7 @@ from chargehand.agents.planner import PlanStream, read, schema
 from chargehand.agents.roles import Factory, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure, Gap
+from chargehand.engine.json_schema import problems
 from chargehand.engine.lint import lint
 from chargehand.engine.plan import Task, TaskId
 from chargehand.engine.policy import Limits, Policy, Retry
@@ -24,7 +25,6 @@ from chargehand.models.messages import Request, Usage
 from chargehand.models.model import Hear, ModelCard
 from chargehand.models.request_facts import Planning, Refining
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.tools.schema import problems
 from chargehand.tools.tool import tool
 from tests.agents.crowd import FREE, call, calls, model, of_kind, plan, team
 

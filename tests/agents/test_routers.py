@@ -14,6 +14,7 @@ from chargehand.agents.routing.decision import Decision, shift_by_load
 from chargehand.agents.routing.space import ENOUGH
 from chargehand.agents.routing.words import by_rules, by_tags, by_words, worker_texts
 from chargehand.agents.strategies.route import LEAST, by_meaning, fit_meaning, is_clear, read_decision, route_schema
+from chargehand.engine.json_schema import problems
 from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.models.demo.model import DemoModel
 from chargehand.models.embeddings import LocalEmbedding
@@ -21,7 +22,6 @@ from chargehand.models.local import pull
 from chargehand.models.messages import Request
 from chargehand.models.request_facts import Routing, WorkerCard
 from chargehand.runtime.load import WorkerLoad
-from chargehand.tools.schema import problems
 
 MODELS = Path(os.environ.get("CHARGEHAND_MODELS") or Path(__file__).parents[2] / ".venv" / "models")
 TEAM = (

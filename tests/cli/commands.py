@@ -5,6 +5,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -111,6 +112,13 @@ def script(folder: Path, *tasks: Mapping[str, object], **more: object) -> Path:
     path = folder / "script.json"
     path.write_text(json.dumps(story))
     return path
+
+
+def printed_command(output: str) -> list[str]:
+    """Return the words after the program's name in the command that answers a question, as they were printed."""
+    line = next(line for line in output.splitlines() if line.strip().startswith("go on"))
+    command = line.partition("chargehand ")[2].partition("  (")[0]
+    return shlex.split(command)
 
 
 def run_of(done: Done) -> str:

@@ -35,12 +35,12 @@ class Terminal:
         )
         os.close(keyboard)
 
-    def until(self, words: str) -> None:
-        """Read on until this was drawn."""
+    def until(self, words: str, times: int = 1) -> None:
+        """Read on until this was drawn, so many times."""
         limit = time.monotonic() + 20
-        while words not in self.shown:
+        while self.shown.count(words) < times:
             assert time.monotonic() < limit, self.shown
-            assert self._read() or words in self.shown, self.shown
+            assert self._read() or self.shown.count(words) >= times, self.shown
 
     def type(self, words: str) -> None:
         os.write(self._screen, words.encode())

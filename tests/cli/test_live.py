@@ -156,8 +156,8 @@ def test_a_person_at_the_terminal_decides_later_and_then_rejects(tmp_path: Path)
     now.type("no\n")
     now.until("Why not?")
     now.type("leave a out\n")
-    now.until("c  ann")  # the new plan
-    now.until("May this plan run?  [y yes, n no, Enter: decide later] ")
+    now.until("May this plan run?  [y yes, n no, Enter: decide later] ", times=2)
+    assert "c  ann" in now.shown, "the new plan"
     now.type("y\n")
     assert now.end() == 0
     events = [entry.event for entry in read_run(tmp_path / JOURNAL, "asked")]

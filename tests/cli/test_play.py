@@ -157,7 +157,10 @@ def test_a_person_rejects_and_the_planner_tries_again(tmp_path: Path) -> None:
     done = chargehand(tmp_path, "resume", "asked", "--script", file, "--reject", "leave a out")
     assert done.returncode == 4  # the new plan waits for approval as well
     assert "answered: reject: leave a out" in done.stderr
-    done = chargehand(tmp_path, "resume", "asked", "--script", file, "--approve")
+    unseen = chargehand(tmp_path, "resume", "asked", "--script", file, "--approve")
+    assert unseen.returncode == 2
+    assert "asks question 2 now" in unseen.stderr
+    done = chargehand(tmp_path, "resume", "asked", "--script", file, "--approve", "2")
     assert done.returncode == 0
     assert "[c]" in done.stdout
 
@@ -176,20 +179,6 @@ def test_a_person_hands_in_a_plan_and_a_bad_one_changes_nothing(tmp_path: Path) 
     done = chargehand(tmp_path, "resume", "asked", "--script", file, "--plan", edited)
     assert done.returncode == 0
     assert "[x]" in done.stdout
-
-
-def test_a_person_says_what_became_of_an_effect(tmp_path: Path) -> None:
-    moves = {"a": [{"fail": "uncertain", "message": "was the mail sent?"}]}
-    file = script(tmp_path, task("a"), moves=moves, policy={"uncertain": "ask"})
-    done = chargehand(tmp_path, "play", file, "--run", "asked")
-    assert done.returncode == 4
-    assert "--effect WHAT  (done: it happened; again: it did not; fail: do without)" in done.stderr
-    wrong = chargehand(tmp_path, "resume", "asked", "--script", file, "--approve")
-    assert wrong.returncode == 2
-    assert "say one of done, again, fail" in wrong.stderr
-    done = chargehand(tmp_path, "resume", "asked", "--script", file, "--effect", "done", "--result", '"sent"')
-    assert done.returncode == 0
-    assert done.stdout == "[a] sent\n"
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -292,7 +281,7 @@ def test_a_run_that_waits_is_shown_and_resumed_with_its_question(tmp_path: Path)
     file = script(tmp_path, task("a"), policy={"approve": True})
     assert chargehand(tmp_path, "play", file, "--run", "asked").returncode == 4
     shown = chargehand(tmp_path, "runs", "show", "asked").stdout
-    assert "resume asked --approve  (or --reject TEXT or --plan FILE)" in shown
+    assert "resume asked --approve 1  (or --question 1 with --reject TEXT or --plan FILE)" in shown
     again = chargehand(tmp_path, "resume", "asked", "--script", file)
     assert again.returncode == 4
     assert "waiting for plan approval:\n\nplan: 1 task" in again.stderr

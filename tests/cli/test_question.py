@@ -4,9 +4,12 @@ import asyncio
 import json
 from pathlib import Path
 
+from msgspec import structs
+
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.cli.questions import format_question
 from chargehand.engine import events as ev
+from chargehand.engine.failure import EarlierCall, PendingCall
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.messages import Reply, ToolCall
@@ -71,6 +74,32 @@ def test_a_question_is_shown_whole() -> None:
             assert part.strip('",{}[]') in joined
     assert "wantedbyin>clerkinrunmay/o/1/1/ab,taskbill" in joined
     assert "hasseentextfromoutside" in joined
+
+
+def test_a_repeated_call_is_shown_with_the_earlier_one_and_its_result() -> None:
+    earlier = EarlierCall("pay", {"bill": "A"}, "receipt 7", at=1_795_000_000.0, run="april", task=TaskId("t1"))
+    again = PendingCall(2, "pay(A)", "pay", {"bill": "A"}, "repeated", earlier=earlier)
+    begun = structs.replace(earlier, arguments={"bill": "B"}, result=None, happened=False, run="")
+    question = ev.Question("tool", "pay", {"bill": "A"}, "repeated", ("clerk",), call=1, also=(again,), earlier=begun)
+    assert format_question(ev.InputRequested(1, "tool", TaskId("bill"), "pay(A)", question)) == [
+        "call 1: pay, wanted by clerk",
+        "  asked because it repeats a call of this run, task t1, 2026-11-18 11:06:40 UTC",
+        "  its arguments were:",
+        "    {",
+        '      "bill": "B"',
+        "    }",
+        "  it is not known whether that call happened",
+        "  {",
+        '    "bill": "A"',
+        "  }",
+        "call 2: pay, wanted by clerk",
+        "  asked because it repeats a call of run april, task t1, 2026-11-18 11:06:40 UTC",
+        "  its result was:",
+        '    "receipt 7"',
+        "  {",
+        '    "bill": "A"',
+        "  }",
+    ]
 
 
 async def _asked_inside(journal: Path) -> str:

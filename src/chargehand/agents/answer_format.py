@@ -8,10 +8,10 @@ from msgspec import structs
 
 from chargehand.agents.shape import JsonShape, find_object, sent_back
 from chargehand.engine.events import NULL, AnswerFormat, CallerTool, CallerToolCall
+from chargehand.engine.json_schema import problems
 from chargehand.engine.plan import Finding
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec
-from chargehand.tools.schema import problems
 
 _AS_JSON = "Reply with JSON of this schema and nothing else. Put no citations into it, and leave out what is not known:"
 _MAY_CALL = "The caller has tools of its own. Call one if its result is needed for the answer."

@@ -7,9 +7,9 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import Raw
 
+from chargehand.engine.json_schema import problems
 from chargehand.engine.plan import Finding
 from chargehand.errors import Invalid
-from chargehand.tools.schema import problems
 
 _FENCE = re.compile(r"```(?:json)?[ \t\r]*\n(.*?)```", re.DOTALL)  # no two parts match the same: it stays linear
 _MOST = 5

@@ -177,6 +177,19 @@ class Console:
             if not self._patient:
                 self.raise_if_lost()
 
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Hold lines back while the block lasts, and write them when it ends: a prompt must not be written over."""
+        lines: list[str] = []
+        before = self.pen
+        self.pen = lines.append
+        try:
+            yield
+        finally:
+            self.pen = before
+            for text in lines:
+                self.write(text)
+
     def raise_if_lost(self) -> None:
         """Raise OutputLost if something could not be written."""
         if self._lost:

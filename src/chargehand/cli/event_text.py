@@ -100,6 +100,10 @@ _ASKS = {
     "tool": "waiting for approval of a call:",
     "question": "waiting for an answer:",
 }
+_ASKS_ALL = {
+    "effect": "waiting for confirmation of {} effects:",
+    "tool": "waiting for approval of {} calls:",
+}
 
 
 def _describe_supervision(tracer: Tracer, event: ev.Event) -> _Description | None:
@@ -130,7 +134,9 @@ def _describe_exchange(_tracer: Tracer, event: ev.Event) -> _Description | None:
             return f"prompt for {short(model, 40)}, with {counted(len(tools), 'tool')}", "dim"
         case ev.ModelCalled(model=model, input=read, output=written):
             return f"{short(model, 40)} replied: {read} tokens in, {written} out", "dim"
-        case ev.InputRequested(what=what, task=task):
+        case ev.InputRequested(what=what, task=task, calls=calls):
+            if len(calls) > 1:
+                return _ASKS_ALL[what].format(len(calls)), "warn"
             return _ASKS.get(what, f"waiting for plan approval{' of a team:' if task else ''}"), "warn"
         case ev.InputAnswered(verdict="answer", result=result):
             return f"answered: {describe_result(encode_value(result))}", "warn"

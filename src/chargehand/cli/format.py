@@ -86,15 +86,16 @@ def _describe_artifact(value: object) -> str:
 
 
 def describe_gaps(gaps: Sequence[ev.Gap]) -> list[str]:
-    """What an answer does without, a line each; tasks that are missing for the same reason share one."""
-    groups: dict[ev.Gap, list[str]] = {}
+    """Return what an answer does without, a line each; tasks that are missing for the same reason share one."""
+    groups: dict[bytes, tuple[ev.Gap, list[str]]] = {}
     for gap in gaps:
         cause = structs.replace(gap, cap=None)
         if gap.task and not gap.run:
             cause = structs.replace(cause, task=NO_TASK)
-        groups.setdefault(cause, []).append(gap.task)
+        # a gap holds the arguments of a call, so it is no key itself
+        groups.setdefault(msgspec.json.encode(cause), (cause, []))[1].append(gap.task)
     lines: list[str] = []
-    for gap, tasks in groups.items():
+    for gap, tasks in groups.values():
         names = ", ".join(tasks[:_NAMED_TASKS])
         more = f" and {len(tasks) - _NAMED_TASKS} more" if len(tasks) > _NAMED_TASKS else ""
         lines.append(_describe_gap(gap, f"{names}{more}"))

@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import structs
 
 from chargehand.agents.result import planned
+from chargehand.cli.answers import ALTERNATIVES, DETAILS, Reply, make_event, read_reply
 from chargehand.cli.arguments import (
     EXECUTION,
     REQUEST,
@@ -32,7 +33,6 @@ from chargehand.cli.teams import (
     read_goal,
     read_plan,
     read_script,
-    read_value,
     script_executor,
     team_executor,
 )
@@ -144,25 +144,12 @@ def _bound(team: Team, options: Namespace) -> Team:
 
 def add_resume(parser: ArgumentParser) -> None:
     add_options(parser, {"name": {"metavar": "RUN", "help": RUN_HELP}})
-    add_alternatives(
-        parser,
-        {
-            "--approve": {"action": "store_true", "help": "the plan may run, the call may be made"},
-            "--reject": {"metavar": "TEXT", "help": "it may not, and why; it is planned or tried again"},
-            "--plan": {"metavar": "FILE", "help": "run this plan instead"},
-            "--answer": {"metavar": "TEXT", "help": "the answer to a question"},
-            "--effect": {
-                "metavar": "WHAT",
-                "choices": ("done", "again", "fail"),
-                "help": "what became of it: done, again or fail",
-            },
-        },
-    )
+    add_alternatives(parser, ALTERNATIVES)
     add_options(
         parser,
         {
+            **DETAILS,
             **shared(*TEAM, "--script"),
-            "--result": {"metavar": "JSON", "default": "null", "help": "with --effect done: what the task returns"},
             **shared("--no-background"),
             **EXECUTION,
             **shared("--json"),
@@ -173,7 +160,7 @@ def add_resume(parser: ArgumentParser) -> None:
 def resume(options: Namespace) -> int:
     """Finished work is not repeated. The answer to a question is checked before anything is written."""
     name = str(options.name)
-    reply = _read_reply(options)
+    reply = read_reply(options)
     if isinstance(options.journal, Path) and not options.journal.exists():  # opening would make it
         raise Refused(f"there is no journal {options.journal}; name the one that holds {name!r} with --journal")
     executor = find_executor(options, name, lambda: fold_entries(read_run(options.journal, name)))
@@ -181,45 +168,32 @@ def resume(options: Namespace) -> int:
     async def act(runner: Runner, journal: Journal, session: RunSession) -> Outcome:
         session.transcript.catch_up(name, await journal.read(name))
         state = session.transcript.state
-        events: list[ev.Event] = [ev.PauseSet(paused=False)] if state.paused else []
-        events += _fit_reply(options, state, reply)
-        if reply is None and state.input is not None:
+        events: list[ev.Event] = []
+        pending = _answerable(options, state, reply)
+        if pending is not None and reply is not None:
+            events.append(make_event(name, state, pending, reply, session.advice.answering(pending)))
+        elif state.input is not None:
             session.ask_first(state.input)
-        return await runner.resume(name, *events, wait_for_input=session.asks)
+        return await runner.resume(name, *events, wait_for_input=session.asks, unpause=True)
 
     return executor.execute(options, name, act)
 
 
-def _read_reply(options: Namespace) -> ev.InputAnswered | None:
-    """The answer on the command line; the number of the question is not known yet."""
-    if options.approve:
-        return ev.InputAnswered(0, "approve")
-    if options.reject is not None:
-        return ev.InputAnswered(0, "reject", options.reject)
-    if options.answer is not None:
-        return ev.InputAnswered(0, "answer", result=options.answer)
-    if options.plan is not None:
-        return ev.InputAnswered(0, "edit", plan=read_plan(options.plan))
-    if options.effect is not None:
-        return ev.InputAnswered(0, options.effect, result=read_value("--result", options.result.encode()))
-    return None
-
-
-def _fit_reply(options: Namespace, state: RunState, reply: ev.InputAnswered | None) -> list[ev.Event]:
-    """The reply to what is being asked; whether it fits, the runner says."""
+def _answerable(options: Namespace, state: RunState, reply: Reply | None) -> ev.InputRequested | None:
+    """Return the question that a reply answers; Refused where the run has ended or asks nothing."""
     name: str = options.name
     if state.ended is not None:
         again = "play FILE" if options.script else "run"
         problem = f"run {name!r} has ended ({state.ended.ending})"
         raise Refused(f"{problem}; to do some of it again: chargehand {again} --reuse {shlex.quote(name)}")
     if reply is None:
-        return []
+        return None
     if state.input is None:
         raise Refused(f"run {name!r} asks nothing; resume it without an answer")
     if (parent := state.requested.parent) is not None:  # that one may have ended, and the result would be lost
         outer = shlex.quote(parent.run)
         raise Refused(f"run {name!r} works for run {parent.run!r}; answer that one: chargehand resume {outer}")
-    return [structs.replace(reply, number=state.input.number)]
+    return state.input
 
 
 # --- replay

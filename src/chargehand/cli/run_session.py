@@ -23,7 +23,7 @@ from chargehand.cli.console import Console, clean
 from chargehand.cli.diagrams import file_name, save_artifacts
 from chargehand.cli.exit_codes import exit_code, stop_code
 from chargehand.cli.format import money
-from chargehand.cli.questions import QuestionPrompt, may_ask
+from chargehand.cli.questions import QuestionPrompt, answer_command, format_question, may_ask
 from chargehand.cli.signals import StopSignals
 from chargehand.cli.transcript import Transcript, describe_ending, has_checked_section
 from chargehand.concurrency import BareTaskGroup
@@ -45,15 +45,6 @@ ExecutorSource: TypeAlias = Callable[[], AbstractAsyncContextManager[Executor]]
 
 
 # --- what can be done with a run next
-
-_ANSWERS = {
-    "plan": ("--approve", "or --reject TEXT or --plan FILE"),
-    "tool": ("--approve", "or --reject TEXT"),
-    "question": ("--answer TEXT", "or --reject TEXT"),
-    # no complete command: an effect must not be paid for twice because the line was copied without finding out
-    "effect": ("--effect WHAT", "done: it happened; again: it did not; fail: do without"),
-}
-
 
 _WIDER: dict[CapName, str] = {
     "time": " --timeout TIME",
@@ -84,11 +75,13 @@ class Advice(Struct, frozen=True):
         return clean(f"{program()} {shlex.join((*words, *journal_words(self.journal)))}")
 
     def going_on(self, state: RunState) -> str:
-        """The command that resumes the run, with an answer if something is asked."""
-        if state.input is None:
-            return self.resume()
-        answer, others = _ANSWERS[state.input.what]
-        return f"{self.resume(*answer.split())}  ({others})"
+        """Return the command that resumes the run, with an answer if something is asked."""
+        return self.resume() if state.input is None else self.answering(state.input)
+
+    def answering(self, pending: ev.InputRequested) -> str:
+        """Return the command that answers a question, and what else may be said."""
+        answer = answer_command(pending)
+        return f"{self.resume(*answer.words)}  ({answer.others})"
 
     def show(self, console: Console, state: RunState, *, mended: bool = False) -> None:
         """What the run is called and what can be done with it; `mended`: something must be put right before that."""
@@ -134,8 +127,7 @@ class RunSession:
         self.asks = may_ask(options, self.transcript.console)
         self._prompt: QuestionPrompt | None = None
         if self.asks:
-            transcript = self.transcript
-            self._prompt = QuestionPrompt(transcript.console, transcript.live, transcript.question_lines)
+            self._prompt = QuestionPrompt(self.stderr, self.transcript.live, self._show_question)
         self._open_question: ev.InputRequested | None = None
         self._stop_code: int | None = None
 
@@ -143,7 +135,10 @@ class RunSession:
         """Ask what was left open, once the run is under way; show it where nothing can be asked."""
         self._open_question = request
         if self._prompt is None:
-            self.transcript.show_question()
+            self.transcript.show_question(request, self.transcript.console)
+
+    def _show_question(self, request: ev.InputRequested) -> None:
+        self.transcript.show_question(request, self.stderr)
 
     def execute(self, act: Act, executor: ExecutorSource) -> int:
         """Drive the run, show its end, and give the exit code."""
@@ -187,12 +182,31 @@ class RunSession:
                 company = [jobs.create_task(live.animate())] if live is not None else []
                 if self._prompt is not None:
                     company.append(jobs.create_task(self._prompt.answer(runner, self.advice.run, run.cancel)))
-                await asyncio.wait({run})
+                try:
+                    await asyncio.wait({run})
+                except asyncio.CancelledError:
+                    for job in company:  # an open prompt holds lines back
+                        job.cancel()
+                    if company:
+                        await asyncio.wait(company)
+                    await self._finish_effects(runner)
+                    raise
                 for job in company:
                     job.cancel()
             return None if run.cancelled() else run.result()
         finally:
             await journal.close()
+
+    async def _finish_effects(self, runner: Runner) -> None:
+        """Let calls that change something finish, and say which."""
+        names = runner.effects_under_way
+        if not names:
+            return
+        calls = "1 call that changes" if len(names) == 1 else f"{len(names)} calls that change"
+        self.stderr.line(f"finishing {calls} something: {', '.join(names)}; press Ctrl-C again to stop now", "warn")
+        await runner.finish_effects()
+        if left := runner.effects_under_way:
+            self.stderr.line(f"stopped before the outcome was known: {', '.join(left)}", "bad")
 
     def _is_resumable(self) -> bool:
         """Whether there is a run to go on with after a signal, or one that had just ended; say which it is."""
@@ -269,7 +283,7 @@ class RunSession:
             self.stderr.line(f"gap: {line}", "bad")
         self.stderr.line(f"ending: {describe_ending(state)}", "bad")
         if not traced.ending:
-            for line in self.transcript.question_lines(state.input) if state.input is not None else ():
+            for line in format_question(state.input) if state.input is not None else ():
                 self.stderr.line(f"  {line}")
             self.stderr.line(f"go on: {self.advice.going_on(state)}")
 

@@ -14,7 +14,7 @@ from chargehand.cli.console import Console, clean_lines, format_json, short, wra
 from chargehand.cli.diagrams import LEGEND, print_plan, timeline_lines
 from chargehand.cli.event_text import MEMORY_STEPS, SUPERVISOR, describe_event
 from chargehand.cli.format import cost, describe_gaps, seconds
-from chargehand.cli.questions import format_question, name_calls
+from chargehand.cli.questions import format_question
 from chargehand.engine import events as ev
 from chargehand.engine.forecast import forecast
 from chargehand.engine.plan import Plan
@@ -34,6 +34,7 @@ _MAX_TASK = 20
 _MAX_WORKER = 12
 _LEAST_ROOM = 20  # columns beside the names, below which words are not wrapped
 _INDENT = " " * 14  # of what belongs to the line of an event
+_WAITS_FOR_CALLS = {"tool": "approval of {} calls", "effect": "confirmation of {} effects"}
 _WAITS_FOR = {
     "plan": "plan approval",
     "tool": "approval of a call",
@@ -208,30 +209,25 @@ class Transcript:
             console.line(f"{lead}{line.strip()}", event.tone)
             lead = " " * len(lead)
         if isinstance(entry.event, ev.InputRequested):
-            for line in self.question_lines(entry.event):
+            for line in format_question(entry.event):
                 console.line(f"{_INDENT}{line}")
 
-    def _show_plan(self, plan: Plan) -> None:
+    def _show_plan(self, plan: Plan, console: Console | None = None) -> None:
         requested = self.state.requested
-        self.console.line()
-        print_plan(self.console, plan, forecast(plan, requested.roster, requested.policy))
-        self.console.line()
+        console = console or self.console
+        console.line()
+        print_plan(console, plan, forecast(plan, requested.roster, requested.policy))
+        console.line()
 
-    def show_question(self) -> None:
-        """What is asked, with the plan if it waits for approval."""
-        request = self.state.input
-        if request is None:
-            return
-        self.console.line(f"waiting for {_WAITS_FOR[request.what]}:", "warn")
-        if request.what == "plan" and not request.task:
-            self._show_plan(planned(self.state))
-        for line in self.question_lines(request):
-            self.console.line(line)
-
-    def question_lines(self, request: ev.InputRequested) -> list[str]:
-        """All there is to say about a question of this run: the calls it is about, with their arguments."""
-        requests = name_calls(request, self.tracer.tasks.get(request.task))
-        return [line for each in requests for line in format_question(each)]
+    def show_question(self, request: ev.InputRequested, console: Console) -> None:
+        """Write all there is to say about a question, with the plan if it waits for approval."""
+        console.line(f"waiting for {describe_wait(request)}:", "warn")
+        if request.task:
+            console.line(f"{request.task}:", "bold")
+        elif request.what == "plan":
+            self._show_plan(planned(self.state), console)
+        for line in format_question(request):
+            console.line(line)
 
     # --- the end
 
@@ -329,6 +325,12 @@ def has_checked_section(state: RunState) -> bool:
     return written is not None and any(section.kind == "counted" for section in written.sections)
 
 
+def describe_wait(request: ev.InputRequested) -> str:
+    """Return what a run waits for, of how many calls."""
+    count = len(request.calls)
+    return _WAITS_FOR_CALLS[request.what].format(count) if count > 1 else _WAITS_FOR[request.what]
+
+
 def describe_ending(state: RunState) -> str:
     """How a run ended, or why it has not."""
     end = state.ended
@@ -338,5 +340,5 @@ def describe_ending(state: RunState) -> str:
         cap = "" if end.cap is None else f": {end.cap.describe()}"
         return f"{end.ending} ({end.reason}){cap}"
     if state.input is not None:
-        return f"not yet: waiting for {_WAITS_FOR[state.input.what]}"
+        return f"not yet: waiting for {describe_wait(state.input)}"
     return "not yet"

@@ -1,13 +1,14 @@
 """`admit`: the door. What the world reports becomes an event here, or is refused with a reason."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from msgspec import Raw, structs
 
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.failure import EFFECT_IN_DOUBT, effect_in_doubt
+from chargehand.engine.json_schema import problems, schema_problem
 from chargehand.engine.lint import lint
 from chargehand.engine.plan import NO_TASK, Plan, TaskId, fingerprint
 from chargehand.engine.state import Progress, RunState, Status, Work
@@ -212,7 +213,9 @@ def _reply(state: RunState, report: ev.InputAnswered) -> ev.Event:
     if report.verdict not in verdicts:
         raise Refused(f"{report.verdict!r} does not answer this question; say one of {', '.join(verdicts)}")
     if report.verdict == "answer" and question.question is not None:
-        _check_option(question.question, report)
+        problem = answer_problem(question.question, report.result)
+        if problem:
+            raise Refused(f"{problem}. Question {question.number} stays open: {question.text}")
     if report.budget is not None and state.requested.parent is None:
         raise Refused("the budget of a run cannot be changed by an answer; leave `budget` out")
     _check_calls(question, report)
@@ -232,28 +235,35 @@ def _plain(result: object) -> object:
     return decode_value(result) if isinstance(result, Raw) else result
 
 
-def _check_option(question: ev.Question, report: ev.InputAnswered) -> None:
+def answer_problem(question: ev.Question, value: object) -> str:
+    """Return why a value does not answer a question in words; empty: it does.
+
+    With a schema the value must fit it. With options the value must be one of them, unless other text is allowed too. A
+    schema that is not a JSON Schema is not checked: a model wrote it.
+    """
     options = question.options
-    if options and not question.free_text and report.result not in options:
-        raise Refused(f"the answer must be one of {', '.join(map(repr, options))}")
+    if options and not question.free_text and value not in options:
+        return f"the answer must be one of {', '.join(map(repr, options))}"
+    if not isinstance(question.schema, dict) or schema_problem(cast("object", question.schema)):
+        return ""
+    try:
+        misfit = next(problems(value, cast("dict[str, Any]", question.schema)), "")
+    except ValueError:  # it refers only to itself
+        return ""
+    return f"the answer does not fit the schema of the question: {misfit}" if misfit else ""
 
 
 def _check_calls(question: ev.InputRequested, report: ev.InputAnswered) -> None:
     """Check the verdicts on the calls of a question.
 
     Raises:
-        Refused: for a call that is not asked about, two verdicts on one call, a verdict of another kind of question,
-            and a call that is said to be done without its result.
+        Refused: for a call that is not asked about, two verdicts on one call, and a verdict of another kind.
     """
     waiting = [pending.call for pending in question.calls[1:]]
-    if report.verdict == "done" and report.result is None and question.question is not None:
-        raise Refused(f"say what {question.calls[0].text} returned, in plain data; as a word: 'done: receipt 7'")
     for verdict in report.also:
         if verdict.verdict not in VERDICTS[question.what]:
             words = ", ".join(VERDICTS[question.what])
             raise Refused(f"{verdict.verdict!r} does not answer call {verdict.call}; say one of {words}")
-        if verdict.verdict == "done" and verdict.result is None:
-            raise Refused(f"say what call {verdict.call} returned, in plain data; as a word: 'done: receipt 7'")
         if verdict.call not in waiting:
             numbers = ", ".join(map(str, waiting)) or "none"
             raise Refused(

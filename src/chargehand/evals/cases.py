@@ -11,8 +11,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from chargehand.agents.checks import LONGEST_PATTERN
 from chargehand.config.source import NotYaml, read_bytes, read_yaml
 from chargehand.engine.declared import describe_misfit
+from chargehand.engine.json_schema import schema_problem
 from chargehand.errors import Invalid
-from chargehand.tools.schema import schema_problem
 
 Kind: TypeAlias = Literal["routing", "plan", "worker", "run", "verifier"]
 KINDS: tuple[Kind, ...] = ("routing", "plan", "worker", "run", "verifier")

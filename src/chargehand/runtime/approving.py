@@ -1,20 +1,22 @@
-"""Answers to what a run asks a person: by a function of the program, or in words handed to `resume`."""
+"""Have functions of the program answer what a run asks a person."""
 
 import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from msgspec import Struct, structs
 
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
-from chargehand.engine.declared import Write, argument_problem
-from chargehand.engine.failure import AskedBecause
+from chargehand.engine.declared import argument_problem
+from chargehand.engine.failure import AskedBecause, EarlierCall
 from chargehand.engine.plan import NO_TASK, TaskId
 from chargehand.engine.state import RunState
+from chargehand.engine.value import decode_value, encode_value
 from chargehand.errors import Invalid, Refused
+from chargehand.runtime.answers import WORDS, first_call, make_answer, read_verdict
 
 if TYPE_CHECKING:
     from chargehand.runtime.run_loop import RunLoop
@@ -23,19 +25,30 @@ logger = logging.getLogger("chargehand")
 
 
 class ApprovalRequest(Struct, frozen=True):
-    """What is to be approved: a call, whole, or a plan."""
+    """What a person is asked to decide: a call, a plan, or what became of an effect."""
 
     run: str
-    what: Literal["tool", "plan"]
+    """The run that asks."""
+    what: Literal["tool", "plan", "effect"]
+    """`tool`: may this call be made? `plan`: may this plan run? `effect`: did this call happen? It was begun and its
+    outcome is not known.
+    """
     worker: str = ""
     """Who wants the call; where a team works for another, from the outermost inwards: `research > reader`."""
     tool: str = ""
+    """The tool that is called; empty: a plan."""
     arguments: Mapping[str, object] = {}
+    """Its arguments, whole."""
     because: AskedBecause = "declared"
     """`declared`: of the tool or by a rule; `tainted`: an effect after text from outside; `repeated`: once more."""
     task: TaskId = NO_TASK
+    """The task that makes the call; empty: the plan of the run itself."""
     plan: tuple[str, ...] = ()
     """The tasks of the plan, each in a line."""
+    key: str = ""
+    """Of an effect: the idempotency key of the call, to look it up by in the outside system."""
+    earlier: EarlierCall | None = None
+    """The call that this one repeats, with its result; None: it repeats none."""
 
 
 class PersonQuestion(Struct, frozen=True):
@@ -57,16 +70,10 @@ class PersonQuestion(Struct, frozen=True):
 OnQuestion: TypeAlias = Callable[[PersonQuestion], object]
 """Returns the answer, or an awaitable of it; None leaves the question open."""
 Verdict: TypeAlias = bool | str | None
-"""True or `"approve"`; False, `"reject"` or `"reject: why"`; None leaves it open."""
+"""Of a call or a plan: True or `"approve"`; False, `"reject"` or `"reject: why"`. Of an effect: `"done: RESULT"`,
+`"again"` or `"fail"`. None leaves the question open.
+"""
 OnApproval: TypeAlias = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
-Answer: TypeAlias = Annotated[
-    ev.Event | bool | str | Mapping[int, str],
-    Write('"approve", "reject: why", True or False; for several calls each by its number, as in {1: "approve"}'),
-]
-_Word: TypeAlias = Literal["approve", "reject"]
-
-
-# --- by a function
 
 
 def check_on_approval(on_approval: OnApproval) -> None:
@@ -148,13 +155,28 @@ async def _answer(
     if on_approval is None:
         return None
     requests = _requests(run, state, question)
-    verdicts: dict[int, tuple[_Word, str]] = {}
+    verdicts: list[ev.CallVerdict] = []
     for call, request in requests.items():
-        verdict = cast("Verdict", await _call(on_approval, request))
-        if verdict is None:
+        words = cast("Verdict", await _call(on_approval, request))
+        if words is None or _says_nothing(request, words):
             break  # those after it are asked about when this is decided
-        verdicts[call] = _read_verdict("on_approval", verdict)
-    return _answered(question, verdicts) if _first_call(question) in verdicts else None
+        verdicts.append(read_verdict(question.what, call, words, owner="on_approval"))
+    return make_answer(question, verdicts) if verdicts else None
+
+
+def _says_nothing(request: ApprovalRequest, words: Verdict) -> bool:
+    """Check for a function that only allows or forbids calls, where it is asked whether one happened."""
+    word = words.partition(":")[0].strip().lower() if isinstance(words, str) else words
+    if request.what != "effect" or word not in (True, False, "approve", "reject"):
+        return False
+    logger.warning(
+        "run %s: on_approval is %r, which does not say whether %s happened; it stays open. Say %s",
+        request.run,
+        words,
+        request.tool,
+        WORDS["effect"],
+    )
+    return True
 
 
 async def _answer_in_words(
@@ -173,7 +195,10 @@ async def _answer_in_words(
         task=pending.task,
     )
     value = await _call(on_question, question)
-    return None if value is None else ev.InputAnswered(pending.number, "answer", result=value)
+    if value is None:
+        return None
+    plain = decode_value(encode_value(value))  # such as of a pydantic model
+    return ev.InputAnswered(pending.number, "answer", result=plain)
 
 
 async def _call(function: Callable[..., object], request: Struct) -> object:
@@ -185,10 +210,8 @@ async def _call(function: Callable[..., object], request: Struct) -> object:
 
 
 def _requests(run: str, state: RunState, pending: ev.InputRequested) -> dict[int, ApprovalRequest]:
-    """What is asked, by the number of the call; nothing for an effect in doubt, which only a person can look up."""
+    """Return what is asked, by the number of the call."""
     question = pending.question
-    if pending.what == "effect":
-        return {}
     if pending.what == "plan" and question is None:
         tasks = [
             f"{progress.task.id} ({progress.task.worker or 'any worker'}): {progress.task.instruction}"
@@ -198,100 +221,23 @@ def _requests(run: str, state: RunState, pending: ev.InputRequested) -> dict[int
     worker = "" if question is None else " > ".join(question.workers)
     if pending.what == "plan":
         plan = () if question is None else question.plan
-        return {_first_call(pending): ApprovalRequest(run, "plan", worker, task=pending.task, plan=plan)}
+        return {first_call(pending): ApprovalRequest(run, "plan", worker, task=pending.task, plan=plan)}
     return {
         call.call: ApprovalRequest(
             run=run,
-            what="tool",
-            worker=worker,
+            what="effect" if pending.what == "effect" else "tool",
+            worker=worker or _worker_of(state, call.task),
             tool=call.tool or call.text,
             arguments=call.arguments,
             because=call.because,
-            task=pending.task,
+            task=call.task if pending.what == "effect" else pending.task,
+            key=call.key if pending.what == "effect" else "",
+            earlier=call.earlier,
         )
         for call in pending.calls
     }
 
 
-# --- in words
-
-
-def read_answer(run: str, state: RunState | None, answer: Answer, reason: str = "") -> ev.Event:
-    """An answer as an event. Refused where nothing is asked, or where one word would have to do for several calls."""
-    if not isinstance(answer, bool | str | Mapping):
-        return answer
-    pending = None if state is None else state.input
-    if state is None or pending is None:
-        ended = "" if state is None or state.ended is None else f" It has ended ({state.ended.ending})."
-        raise Refused(f"run {run!r} asks nothing, so there is nothing to answer.{ended}")
-    if state.requested.parent is not None:
-        raise Refused(f"run {run!r} works for run {state.requested.parent.run!r}; answer that one")
-    if pending.what == "question":
-        return ev.InputAnswered(pending.number, "answer", reason, result=answer)
-    answer = _as_word(answer) if isinstance(answer, bool) else answer
-    if pending.what == "effect":
-        return _read_effect_answer(pending, answer, reason)
-    return _read_call_answer(run, pending, answer, reason)
-
-
-def _read_call_answer(
-    run: str, pending: ev.InputRequested, answer: str | Mapping[int, str], reason: str
-) -> ev.InputAnswered:
-    """Verdicts on the calls that wait, or on the plan."""
-    waiting = _waiting_calls(pending)
-    if isinstance(answer, str):
-        if len(waiting) > 1:
-            listed = "; ".join(f"{call}: {text}" for call, text in waiting.items())
-            example = ", ".join(f'{call}: "approve"' for call in waiting)
-            raise Refused(f"run {run!r} asks about {len(waiting)} calls ({listed}). Answer each: {{{example}}}")
-        return _answered(pending, {_first_call(pending): _read_verdict("the answer", answer, reason)})
-    for call in answer:
-        if call not in waiting:
-            raise Refused(f"run {run!r} does not ask about call {call}; it asks about {', '.join(map(str, waiting))}")
-    if _first_call(pending) not in answer:
-        raise Refused(f"run {run!r} asks about call {_first_call(pending)} first; answer that one too")
-    return _answered(pending, {call: _read_verdict("the answer", word, reason) for call, word in answer.items()})
-
-
-def _as_word(approved: bool) -> _Word:  # noqa: FBT001 - it is what a person answered
-    return "approve" if approved else "reject"
-
-
-def _read_effect_answer(pending: ev.InputRequested, answer: str | Mapping[int, str], reason: str) -> ev.Event:
-    if answer == "again":
-        return ev.InputAnswered(pending.number, "again", reason)
-    if answer == "fail":
-        return ev.InputAnswered(pending.number, "fail", reason)
-    raise Invalid(
-        'it is asked what became of an effect: answer "again" (it did not happen), "fail", or, if it happened, '
-        f"InputAnswered({pending.number}, 'done', result=...)"
-    )
-
-
-def _read_verdict(owner: str, verdict: Verdict, reason: str = "") -> tuple[_Word, str]:
-    """The word and the reason. Invalid for anything else: nothing may pass for an approval by accident."""
-    written = _as_word(verdict) if isinstance(verdict, bool) else verdict
-    word, _, why = written.partition(":") if isinstance(written, str) else ("", "", "")
-    match word.strip().lower():
-        case "approve":
-            return "approve", reason or why.strip()
-        case "reject":
-            return "reject", reason or why.strip()
-        case _:
-            raise Invalid(f'{owner} is {verdict!r}; say "approve", "reject" or "reject: why"')
-
-
-def _first_call(pending: ev.InputRequested) -> int:
-    return 1 if pending.question is None else pending.question.call or 1
-
-
-def _waiting_calls(pending: ev.InputRequested) -> dict[int, str]:
-    """The calls that wait for an answer, by number, each in a line; a plan counts as one."""
-    return {call.call: call.text for call in pending.calls} or {_first_call(pending): pending.text}
-
-
-def _answered(pending: ev.InputRequested, verdicts: Mapping[int, tuple[_Word, str]]) -> ev.InputAnswered:
-    first = _first_call(pending)
-    word, reason = verdicts[first]
-    also = tuple(ev.CallVerdict(call, each, why) for call, (each, why) in verdicts.items() if call != first)
-    return ev.InputAnswered(pending.number, word, reason, also=also)
+def _worker_of(state: RunState, task: TaskId) -> str:
+    progress = state.tasks.get(task)
+    return "" if progress is None else progress.worker

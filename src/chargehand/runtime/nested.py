@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
 from msgspec import Raw, Struct, structs
 
@@ -29,7 +29,6 @@ from chargehand.errors import ChargehandError, Refused, RunBusy, RunUnknown, Sto
 from chargehand.journal.protocol import Journal
 from chargehand.runtime.dispatch_port import Dispatcher
 from chargehand.runtime.executor import Executor, NestedRequest, NestedRun, RunBounds, WorkFailed
-from chargehand.runtime.trace import TaskTrace
 
 # seconds of its own time that an attempt keeps for what it makes of the outcome, but at most a fifth
 _KEPT: dict[ev.NestedKind, Seconds] = {"team": 10.0, "message": 10.0, "worker": 1.0}
@@ -734,13 +733,3 @@ def question_inside(nested: NestedRun, *, workers: tuple[str, ...]) -> WorkFaile
         text = "; ".join(listed)
     question = structs.replace(inner, workers=(*workers, *inner.workers), number=request.number)
     return WorkFailed(Failure("approval", text, question=question), nested.used)
-
-
-def doubtful_calls(task: TaskTrace) -> list[Question]:
-    """The effects of a task's last attempt that were begun and never came back."""
-    questions: list[Question] = []
-    for step in task.attempts[-1].steps if task.attempts else ():
-        if step.effect == "effect" and step.seconds is None:
-            arguments = cast("dict[str, object]", step.arguments) if isinstance(step.arguments, dict) else {}
-            questions.append(Question("effect", step.name, arguments))
-    return questions

@@ -238,6 +238,17 @@ class RunLoop:
         return any(kind not in STARTS_RUN for kind in kinds)
 
     @property
+    def effects_under_way(self) -> tuple[str, ...]:
+        """Return the names of the calls that change something and have begun and not ended here."""
+        attempts = (self.state.tasks[work.task] for work in self._running if work.kind == "attempt")
+        steps = (step for attempt in attempts for step in (attempt.steps or {}).values())
+        return tuple(
+            step.name
+            for step in steps
+            if step.effect == "effect" and step.result is None and step.kind not in STARTS_RUN
+        )
+
+    @property
     def only_waits(self) -> bool:
         """Whether all that is done for it is to wait for runs inside it."""
         state = self.state

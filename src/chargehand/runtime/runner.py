@@ -51,6 +51,8 @@ _Returned = TypeVar("_Returned")
 
 LONGEST_GOAL = 150_000
 """The most characters of a request, whatever begins the run."""
+EFFECT_PATIENCE = 5.0
+"""How many seconds calls that change something have to finish when a run is stopped in an orderly way."""
 _STOPPING = 30.0  # seconds that an earlier drive of a run has to stop
 _LOOK = 0.05
 _LATE = 60.0  # seconds: a limit that was legal, and ran out before the run began, ends it like any other
@@ -337,12 +339,25 @@ class Runner:
             await self._release(lease)
 
     async def resume(
-        self, run: str, *also: ev.Event, wait_for_input: bool = False, steal: bool = False, quiet: bool = False
+        self,
+        run: str,
+        *also: ev.Event,
+        wait_for_input: bool = False,
+        steal: bool = False,
+        quiet: bool = False,
+        unpause: bool = False,
     ) -> Outcome:
-        """Go on with a run that a crash, a pause or an open question left unfinished, or that was only created.
+        """Resume a run that a crash, a pause or an open question left unfinished, or that was only created.
 
-        With `steal` it is taken from the process that holds it. A drive of it in this process is stopped first. What a
-        run inside another asks is asked, and answered, in the outermost one.
+        What a run inside another asks is asked, and answered, in the outermost one.
+
+        Args:
+            run: The run to resume.
+            also: What to tell it first: an answer, a cancel, a pause.
+            wait_for_input: Wait for the answer to an open question; False: return the question.
+            steal: Take it from the process that holds it. A drive of it in this process is stopped first.
+            quiet: Do not call the listener of this runner.
+            unpause: End a pause, unless `also` sets one.
         """
         lease = await self._claim(run, steal=steal)
         try:
@@ -358,6 +373,8 @@ class Runner:
             if not any(isinstance(event, ev.CancelRequested) for event in also):  # any team may end a run
                 self._check_members(run, state)
             recall_history(self._listeners(quiet=quiet), run, entries)
+            if unpause and state.paused and not any(isinstance(event, ev.PauseSet) for event in also):
+                also = (ev.PauseSet(paused=False), *also)
             more = also if lease.epoch == 1 else (ev.RunResumed(lease.epoch), *also)  # 1: no process drove it before
             drive = self._run_loop(lease, state, self._steady(state.at), quiet=quiet)
             return await self._drive(drive, lease, more, wait_for_input=wait_for_input)
@@ -379,14 +396,29 @@ class Runner:
         return await self.start(run, request, also=[more], wait_for_input=wait_for_input)
 
     async def drain(self, patience: Seconds) -> None:
-        """Begin nothing more in any run here; back when no call is under way, at most `patience` later.
+        """Begin nothing more in any run here; return when no call is under way, at most `patience` later.
 
         Then the drives can be cancelled: whichever process resumes the runs repeats nothing.
         """
+        await self._drain(patience, lambda: any(loop.is_calling for loop in self._family.values()))
+
+    async def finish_effects(self, patience: Seconds = EFFECT_PATIENCE) -> None:
+        """Begin nothing more in any run here; return when no call that changes something is under way.
+
+        Other calls are not waited for: they are repeated. It takes at most `patience`.
+        """
+        await self._drain(patience, lambda: bool(self.effects_under_way))
+
+    @property
+    def effects_under_way(self) -> tuple[str, ...]:
+        """Return the names of the calls under way here that change something, in nested runs too."""
+        return tuple(name for loop in self._family.values() for name in loop.effects_under_way)
+
+    async def _drain(self, patience: Seconds, is_busy: Callable[[], bool]) -> None:
         until = asyncio.get_running_loop().time() + patience
         for loop in list(self._family.values()):
             loop.drain()
-        while any(loop.is_calling for loop in self._family.values()):
+        while is_busy():
             if asyncio.get_running_loop().time() >= until:
                 return
             await asyncio.sleep(_LOOK)
@@ -505,6 +537,25 @@ class Runner:
                     await self.resume(name, ev.CancelRequested("the run around it has ended"), quiet=True)
 
 
+# --- an orderly stop
+
+
+async def stop_in_order(runner: Runner, drive: Coroutine[Any, Any, _Returned]) -> _Returned:
+    """Await the drive of a run. If this is cancelled, calls that change something finish before the drive is cancelled.
+
+    A second cancellation cancels the drive at once.
+    """
+    async with BareTaskGroup() as jobs:
+        job = jobs.create_task(drive)
+        try:
+            await asyncio.wait({job})
+        except asyncio.CancelledError:
+            await runner.finish_effects()
+            job.cancel()
+            raise
+    return job.result()
+
+
 # --- a run and its entries in one loop
 
 
@@ -522,13 +573,11 @@ async def follow(
     """
     line: asyncio.Queue[Sequence[ev.Entry]] = asyncio.Queue()
     trouble: list[Exception] = []
+    runner = Runner(journal, executor, listener=lambda _run, entries: line.put_nowait(entries), callbacks=callbacks)
 
     async def drive() -> None:
         try:
-            driver = Runner(
-                journal, executor, listener=lambda _run, entries: line.put_nowait(entries), callbacks=callbacks
-            )
-            await driver.start(run, request, also=also)
+            await runner.start(run, request, also=also)
         except Exception as error:  # noqa: BLE001 - raised below: from a group it would cancel the reader
             trouble.append(error)
         finally:
@@ -541,6 +590,7 @@ async def follow(
                 for entry in entries:
                     yield entry
         finally:
+            await runner.finish_effects()
             job.cancel()
     if trouble:
         raise trouble[0]

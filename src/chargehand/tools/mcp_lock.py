@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct, field, structs
 
 from chargehand.engine.events import Effect
+from chargehand.engine.json_schema import schema_problem
 from chargehand.errors import Invalid
-from chargehand.tools.schema import schema_problem
 
 LOCK_FILE = "mcp.lock"
 LONGEST_NAME = 64

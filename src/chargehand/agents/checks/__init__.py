@@ -134,7 +134,7 @@ def _vet_check(check: Check, workers: Mapping[str, Worker]) -> None:
 
 def _vet_shape(wanted: type | dict[str, Any]) -> None:
     from chargehand.agents.shape import JsonShape  # noqa: PLC0415 - most teams have no such checks
-    from chargehand.tools.schema import schema_problem  # noqa: PLC0415 - most teams have no such checks
+    from chargehand.engine.json_schema import schema_problem  # noqa: PLC0415 - most teams have no such checks
 
     if wanted == {}:
         raise Invalid("the schema is empty and lets everything pass; say what is wanted")

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from chargehand.agents.result import planned
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING
+from chargehand.engine.json_schema import problems
 from chargehand.engine.plan import Edge, Plan, Task, TaskId, fingerprint, in_order, needs
 from chargehand.engine.policy import Seconds
 from chargehand.engine.state import Status
@@ -44,7 +45,6 @@ from chargehand.server.teams import Bounds, NewRun, Teams
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Fault, Problem, reply, unknown
 from chargehand.text.words import listed
-from chargehand.tools.schema import problems
 
 
 async def _tell(tenant: Tenant, run: str, say: Say) -> RunInfo:

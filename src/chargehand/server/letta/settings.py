@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, structs
 
 from chargehand.engine.declared import describe_misfit
+from chargehand.engine.json_schema import schema_problem
 from chargehand.memory.catalog import Profile
 from chargehand.models.messages import Settings
 from chargehand.server.letta.wire import AgentUpdate, Strings, Table, Window
@@ -20,7 +21,6 @@ from chargehand.server.wire import Problem, check_choice, invalid
 from chargehand.text.words import did_you_mean
 from chargehand.tools import rules
 from chargehand.tools.rules import ToolRule
-from chargehand.tools.schema import schema_problem
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.engine.events import NULL, AnswerFormat, CallerTool, CallerToolCall
+from chargehand.engine.json_schema import schema_problem
 from chargehand.server.wire import Fault, Problem
-from chargehand.tools.schema import schema_problem
 
 Json: TypeAlias = dict[str, Any]
 
