@@ -351,17 +351,7 @@ class _StepContext:
             self._line.put(started)
         else:
             await self._start(started, reserve)
-        key = started.key or f"{self._line.run}/{task}/{attempt}/{number}"
-        self._open_steps[key] = number
-        try:
-            done = await (call(key) if self._line.tracer is None else self._call_traced(call, key, number))
-        except WorkFailed as error:
-            if (is_paid or kind in STARTS_RUN) and error.used is not None and effect != "effect":
-                await self._line.ask(ev.StepFailed(task, attempt, number, error.used))
-                error.used = NOTHING
-            raise
-        finally:
-            self._open_steps.pop(key, None)  # an equal call side by side has the same key
+        done = await self._make(call, started, is_paid=is_paid)
         if type(done) is not Done:  # a user's function returned it
             raise TypeError(f"the call of step {name!r} returned {type(done).__name__}; return a Done")
         result = encode_value(done.value) if effect == "read" else encode_or_text(done.value)[0]
@@ -373,6 +363,22 @@ class _StepContext:
         else:
             await self._record(finished)
         return _shaped(result, shape)
+
+    async def _make(self, call: Callable[[str], Awaitable[Done]], started: ev.StepStarted, *, is_paid: bool) -> Done:
+        """Make the call of a step that is written down, and record its cost if it fails."""
+        number = started.step
+        key = started.key or f"{self._line.run}/{started.task}/{started.attempt}/{number}"
+        self._open_steps[key] = number
+        try:
+            return await (call(key) if self._line.tracer is None else self._call_traced(call, key, number))
+        except WorkFailed as error:
+            is_charged = is_paid or started.kind in STARTS_RUN
+            if is_charged and error.used is not None and started.effect != "effect":
+                await self._line.ask(ev.StepFailed(started.task, started.attempt, number, error.used))
+                error.used = NOTHING
+            raise
+        finally:
+            self._open_steps.pop(key, None)  # an equal call side by side has the same key
 
     def _idempotency_key(self, request_digest: str) -> str:
         """Return the key of a call: equal calls of the task have it in every attempt.
