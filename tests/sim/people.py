@@ -31,7 +31,7 @@ from tests.runtime.elsewhere import Elsewhere
 from tests.runtime.streams import rows
 from tests.sim.loop import VirtualLoop
 from tests.sim.nested import EPOCH, Crash, Violation
-from tests.sim.people_oracle import Evidence, judge
+from tests.sim.people_oracle import Evidence, judge, violation
 from tests.sim.people_persons import Persons
 from tests.sim.people_planted import hunt_planted
 from tests.sim.people_stores import MemoryPlace, StoreLoop, StorePlace
@@ -81,9 +81,8 @@ class Seed:
             self.loop.close()
         return judge(self.evidence)
 
-    def require(self, truth: object, text: str) -> None:
-        if not truth:
-            raise Violation(f"seed {self.seed}: {text}")
+    def _violation(self, number: int, text: str) -> Violation:
+        return violation(self.seed, number, text)
 
     async def _in_store(self) -> None:
         if not self.store:
@@ -127,7 +126,7 @@ class Seed:
                 await self._live(run)
             else:
                 await self._visit(run, state, state.input)
-        raise Violation(f"seed {self.seed}: {run} never ended")
+        raise self._violation(20, f"{run} never ended")
 
     async def _state(self, run: str) -> RunState | None:
         try:
@@ -174,7 +173,7 @@ class Seed:
             and now.ended is None
             and self.chance.random() < persons.manner.twice
         ):
-            await self._must_refuse(run, now.input, answer, text="the same answer a second time")
+            await self._must_refuse(run, now.input, answer, number=2)
 
     @property
     def _is_silent(self) -> bool:
@@ -182,7 +181,7 @@ class Seed:
         return self.scenario.door in ("events", "words")
 
     async def _must_refuse(
-        self, run: str, asked: ev.InputRequested | None, answer: ev.Event, *, text: str = ""
+        self, run: str, asked: ev.InputRequested | None, answer: ev.Event, *, number: int = 5
     ) -> None:
         """Give an answer that fits nothing; the question stays open."""
         try:
@@ -191,13 +190,13 @@ class Seed:
             if asked is not None:
                 await self._still_asked(run, asked, f"refused: {answer}")
             return
-        raise Violation(f"seed {self.seed}: {text or '2, 5'}: {run} asked {asked} and took {answer}")
+        raise self._violation(number, f"{run} asked {asked} and took {answer}")
 
     async def _still_asked(self, run: str, asked: ev.InputRequested, after: str) -> None:
         state = await self._state(run)
         assert state is not None
         if state.input is None or state.input.number != asked.number:
-            raise Violation(f"seed {self.seed}: 3: after {after}, question {asked.number} of {run} is gone")
+            raise self._violation(3, f"after {after}, question {asked.number} of {run} is gone")
 
     def _wants_cancel(self, run: str) -> bool:
         is_due = bool(self.scenario.cancel) and self.loop.time() > EPOCH + self.scenario.cancel
@@ -326,14 +325,14 @@ class Seed:
             except Refused as error:
                 if run not in runner.under_way or self._is_draining:
                     return
-                self._trouble.append(Violation(f"seed {self.seed}: 2, 3: {run} refused {answer}: {error}"))
+                self._trouble.append(self._violation(3, f"{run} refused {answer}: {error}"))
                 return
             if self.chance.random() < self.persons.manner.twice:
                 await self._must_refuse_alive(runner, run, None, answer)
 
     def _lost(self, run: str, asked: ev.InputRequested) -> None:
         if run not in self._cancelled:
-            self._trouble.append(Violation(f"seed {self.seed}: 3: question {asked.number} of {run} is gone unanswered"))
+            self._trouble.append(self._violation(3, f"question {asked.number} of {run} is gone unanswered"))
 
     async def _must_refuse_alive(
         self, runner: Runner, run: str, asked: ev.InputRequested | None, answer: ev.InputAnswered
@@ -342,7 +341,7 @@ class Seed:
             await runner.ask(run, answer)
         except (Refused, Invalid):
             return
-        self._trouble.append(Violation(f"seed {self.seed}: 2, 5: {run} asked {asked} and took {answer}"))
+        self._trouble.append(self._violation(5 if asked else 2, f"{run} asked {asked} and took {answer}"))
 
     async def _on_approval(self, request: ApprovalRequest) -> str | None:
         await asyncio.sleep(self.persons.late())
@@ -360,7 +359,8 @@ class Seed:
     def _report_problems(self) -> None:
         if self._trouble:
             raise self._trouble[0]
-        self.require(not self.persons.problems, "; ".join(self.persons.problems))
+        if self.persons.problems:
+            raise self._violation(*self.persons.problems[0])
 
 
 def _finished(runs: Mapping[str, Sequence[ev.Entry]]) -> list[ev.StepFinished]:

@@ -1,7 +1,6 @@
 """What must be true of a seed of `people`: payments on a yes, nothing twice unasked, no step lost, no question ended.
 
-It knows the programs and the books of the services, and reads what was asked and answered off the journals. The number
-before a violation is that of the property.
+It knows the programs and the books of the services, and reads what was asked and answered off the journals.
 """
 
 from collections import Counter, defaultdict
@@ -18,6 +17,29 @@ from tests.sim.nested import Violation
 from tests.sim.people_teams import Cast, Scenario
 from tests.sim.people_world import EFFECTS, MadeCall, Operation, World
 
+PROPERTIES = {
+    1: "a call that needs a yes is made once for each yes and never after a no",
+    2: "an answer reaches the question that its giver has seen",
+    3: "an open question ends by an answer or a cancel",
+    4: "the time of a person counts for nobody",
+    5: "an answer that does not fit is refused",
+    6: "a finished call is not made again",
+    7: "a refused call is a gap",
+    8: "an effect is repeated only after a question that shows it",
+    9: "a later attempt is told what earlier ones did",
+    10: "a failure of the line loses no finished step",
+    11: "a line of a block stands once",
+    12: "results and answers of a run are taken over",
+    13: "an effect in doubt at the end is a gap",
+    14: "a run ends for the reason of the run inside it",
+    15: "a complete run left nothing out",
+    16: "a question about an effect in doubt names its call",
+    17: "one question lists all effects in doubt",
+    18: "equal calls of a task have one key",
+    19: "the ledger has the calls that were made",
+    20: "what can be finished is finished",
+}
+"""What is judged, by number."""
 Runs = Mapping[str, Sequence[ev.Entry]]
 _OPEN_ENDINGS = ("cancelled", "needs_input")
 
@@ -65,6 +87,11 @@ def judge(evidence: Evidence) -> list[str]:
     return [*calls, *events]
 
 
+def violation(seed: int, number: int, text: str) -> Violation:
+    """Return the error for a property that does not hold."""
+    return Violation(f"seed {seed}: property {number} ({PROPERTIES[number]}): {text}")
+
+
 class _Judge:
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
@@ -98,9 +125,9 @@ class _Judge:
         self._judge_reuse()
         self._judge_ledger()
 
-    def _require(self, truth: object, number: int | str, text: str) -> None:
+    def _require(self, truth: object, number: int, text: str) -> None:
         if not truth:
-            raise Violation(f"seed {self._evidence.seed}: {number}: {text}")
+            raise violation(self._evidence.seed, number, text)
 
     # --- 1: a yes is needed, and good for one call
 
@@ -223,7 +250,7 @@ class _Judge:
             self._require(found and ended.ending != "complete", 7, text)
             self._require(found and f"no {no.item}" in found[0].message, 7, f"the gap has no reason: {found}")
 
-    # --- recovery 1: what was not done is not told as complete
+    # --- 15, 20: what was not done is not told as complete
 
     def _judge_completeness(self) -> None:
         """Check that a complete run did every call of its programs, and that a calm one is complete."""
@@ -232,10 +259,10 @@ class _Judge:
                 for name, program in self._programs.items():
                     for calls in program:
                         for call in calls:
-                            self._require(self._is_done(call), "recovery 1", f"{run}: {name} left out {call.text}")
+                            self._require(self._is_done(call), 15, f"{run}: {name} left out {call.text}")
             elif self._must_complete():
                 text = f"{run} ended {self._ends[run].ending} ({self._ends[run].reason}): {self._ends[run].gaps}"
-                self._require(False, "10", text)
+                self._require(False, 20, text)
 
     def _is_done(self, call: Operation) -> bool:
         if call.kind == "append":
@@ -251,7 +278,7 @@ class _Judge:
         refused = any(each.word in ("reject", "fail") for each in self._decisions)
         return scenario.calm and not refused and not self._world.spoiled and scenario.policy.uncertain == "ask"
 
-    # --- keys
+    # --- 18: keys
 
     def _judge_keys(self) -> None:
         """Check that equal calls of a task have one key, whatever attempt makes them."""
@@ -263,7 +290,7 @@ class _Judge:
             if call.kind != "look" and call.item not in repeated and self._allowed_again(call.item) == 0:
                 keys[call.run, call.task, call.kind, call.item, call.words].add(call.key)
         for which, found in keys.items():
-            self._require(len(found) == 1, "b01", f"{which} was called under {len(found)} keys")
+            self._require(len(found) == 1, 18, f"{which} was called under {len(found)} keys")
 
     def _allowed_again(self, item: str) -> int:
         said = [each for each in self._decisions if each.item == item and each.word == "approve"]
@@ -288,7 +315,12 @@ class _Judge:
             if phase == 2:
                 continue  # what a task did before it is done again is known to persons, and some calls are refused
             needed = len(self._programs.get(name, ())) + 1
-            self._require(count <= needed, "6, 10", f"{count} replies were recorded for {name}, {needed} needed")
+            self._require(count <= needed, self._lost_by, f"{count} replies were recorded for {name}, {needed} needed")
+
+    @property
+    def _lost_by(self) -> int:
+        """Return the property that is broken where a finished call is made again."""
+        return 10 if any(asked.outcome == "failed" for asked in self._world.asked) else 6
 
     def _judge_reads(self) -> None:
         """Check that a finished read is not made again."""
@@ -299,7 +331,7 @@ class _Judge:
         )
         for item, count in finished.items():
             most = len(self._tops) if self._evidence.died or len(self._tops) > 1 else 1
-            self._require(count <= most, "6, 10", f"look {item} was finished {count} times")
+            self._require(count <= most, self._lost_by, f"look {item} was finished {count} times")
 
     # --- 9: later attempts are told
 
@@ -308,7 +340,7 @@ class _Judge:
         untold = self._world.untold
         self._require(not untold, 9, f"a later attempt was not told: {'; '.join(untold[:3])}")
 
-    # --- recovery 2 to 5, 13: effects in doubt
+    # --- 16, 17, 13: effects in doubt
 
     def _judge_doubts(self) -> None:
         """Check that a question about effects lists all that are in doubt at that moment."""
@@ -330,11 +362,11 @@ class _Judge:
         calls = asked.calls
         for call in calls:
             is_named = call.tool in EFFECTS and call.arguments.get("item") and call.key
-            self._require(is_named, "recovery 4", f"{run} asks about an effect, and not which: {asked}")
+            self._require(is_named, 16, f"{run} asks about an effect, and not which: {asked}")
         if asked.question is not None and asked.question.run:
             return  # the effects of a run inside are in the journal of that run
         missing = [name for name in doubts.failed if not any(call.task == name[0] for call in calls)]
-        self._require(not missing, "recovery 5", f"{run}: question {asked.number} leaves out {missing}: {calls}")
+        self._require(not missing, 17, f"{run}: question {asked.number} leaves out {missing}: {calls}")
 
     def _judge_ends(self) -> None:
         """Check that an effect that is in doubt at the end is a gap, and that all runs tell the same reason."""
@@ -374,7 +406,7 @@ class _Judge:
                 count = self._evidence.block.count(f"line {call.item};")
                 self._require(count <= 1, 11, f"the line of {name} {call.item} stands {count} times in the block")
 
-    # --- 12: results and answers are taken over
+    # --- 12, 19: results and answers are taken over
 
     def _judge_reuse(self) -> None:
         """Check what the second run took over from the first."""
@@ -397,7 +429,7 @@ class _Judge:
             made = [asked for asked in self._world.asked if asked.phase == phase]
             least = sum(asked.outcome == "reply" for asked in made)
             spent = replay(entries).ledger.calls
-            self._require(least <= spent <= len(made), 12, f"{run} booked {spent} calls; {least} to {len(made)} made")
+            self._require(least <= spent <= len(made), 19, f"{run} booked {spent} calls; {least} to {len(made)} made")
 
 
 # --- what journals say

@@ -22,8 +22,8 @@ class Persons:
         self.manner = manner
         self._seed = seed
         self._world = world
-        self.problems: list[str] = []
-        """What a question does not show that it should."""
+        self.problems: list[tuple[int, str]] = []
+        """What a question does not show that it should, each with the number of the property."""
 
     def late(self) -> float:
         """Return the time before an answer, in seconds."""
@@ -58,7 +58,7 @@ class Persons:
     def _judge_doubt(self, call: PendingCall, item: str) -> Verdict:
         """Say what became of an effect, after a look at the book of the service."""
         if call.tool not in EFFECTS or not item or not call.key:
-            self.problems.append(f"recovery 4: a question about an effect in doubt does not name the call: {call}")
+            self.problems.append((16, f"a question about an effect in doubt does not name the call: {call}"))
             return "fail", "", None
         if random.Random(f"fail/{self._seed}/{item}").random() < self.manner.fails:
             return "fail", "the task is not worth it", None
@@ -66,15 +66,15 @@ class Persons:
         if made is None and any(each.key != call.key and each.item == item for each in self._world.calls):
             words = call.arguments.get("words")
             if any(each.item == item and each.words == words and each.happened for each in self._world.calls):
-                self.problems.append(f"recovery 4: {call.tool} {item} is not known under the key {call.key!r}")
+                self.problems.append((16, f"{call.tool} {item} is not known under the key {call.key!r}"))
         return ("again", "", None) if made is None else ("done", "", made.token)
 
     def _check_earlier(self, call: PendingCall, item: str) -> None:
         earlier = call.earlier
         if earlier is None or earlier.tool != call.tool:
-            self.problems.append(f"8: a question about a repetition does not show the earlier call: {call}")
+            self.problems.append((8, f"a question about a repetition does not show the earlier call: {call}"))
         elif self._world.happened(item) and earlier.arguments.get("item") != item:
-            self.problems.append(f"8: {call.tool} {item} would be repeated, and {earlier.arguments} is shown")
+            self.problems.append((8, f"{call.tool} {item} would be repeated, and {earlier.arguments} is shown"))
 
     # --- answers as events
 
