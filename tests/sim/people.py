@@ -229,7 +229,8 @@ class Seed:
             raise group
 
     async def _die(self, end: BaseException) -> None:
-        """Go on with the same bytes in another process."""
+        """Go on with the same bytes in another process; what a dying one refused is nobody's fault."""
+        self._trouble.clear()
         self.deaths -= 1
         self.evidence.died[self.world.life] = "stop" if _is_stop(end) else "crash"
         kept = await rows(self.place.journal)

@@ -173,11 +173,7 @@ class _Judge:
             shown = [
                 each
                 for each in self._decisions
-                if each.item == item
-                and each.word == "approve"
-                and each.call.because == "repeated"
-                and each.call.earlier is not None
-                and each.call.earlier.arguments.get("item") == item
+                if each.item == item and each.word == "approve" and _shows_earlier(each)
             ]
             again = [each for each in self._decisions if each.item == item and each.word == "again"]
             places = ", ".join(f"{call.run} {call.task} attempt {call.attempt} {call.words!r}" for call in happened)
@@ -217,13 +213,17 @@ class _Judge:
 
     def _judge_time(self) -> None:
         """Check that no time runs out that was spent waiting for persons."""
-        for run, entries in self._tops.items():
-            ended = self._ends[run]
-            if ended.reason != "deadline":
+        late = {run for run, ended in self._ends.items() if ended.reason == "deadline"}
+        for run in late:
+            entries = self._runs[run]
+            first = entries[0]
+            has_inner = any(each.startswith(f"{run}/") for each in late)
+            has_reused = any(isinstance(entry.event, ev.ResultReused) for entry in entries)
+            if not isinstance(first.event, ev.RunRequested) or has_inner or has_reused:
                 continue
+            time = first.event.deadline - first.at
             active = active_time(entries)
-            text = f"{run} ended at its deadline of {self._scenario.timeout} s after {active:.1f} s of its own"
-            self._require(active >= 0.7 * self._scenario.timeout, 4, text)
+            self._require(active >= 0.7 * time, 4, f"{run} had {time:.1f} s and ended after {active:.1f} s of its own")
         if not self._scenario.calm:
             return
         for run, entries in self._runs.items():
@@ -435,6 +435,14 @@ class _Judge:
 # --- what journals say
 
 
+def _shows_earlier(yes: Decision) -> bool:
+    """Return whether a question shows the call that would be repeated; of the same attempt it says how often."""
+    earlier = yes.call.earlier
+    if earlier is None:
+        return "time number" in yes.call.text
+    return yes.call.because == "repeated" and earlier.arguments.get("item") == yes.item
+
+
 def _words(arguments: Mapping[str, object]) -> str:
     return str(arguments.get("words"))
 
@@ -522,6 +530,7 @@ class OpenEffects:
         self._steps: dict[tuple[str, int, int], ev.StepStarted] = {}
         self.failed: dict[tuple[str, int], None] = {}
         """Attempts that failed and left an effect in doubt, by task and number."""
+        self._asked: ev.InputRequested | None = None
 
     @property
     def running(self) -> list[str]:
@@ -543,10 +552,20 @@ class OpenEffects:
                 self._steps.pop((event.task, event.attempt, event.step), None)
             case ev.AttemptFailed() if event.failure.kind == "uncertain":
                 self.failed[event.task, event.attempt] = None
-            case ev.InputAnswered():
-                self.failed.clear()
+            case ev.StepLookedUp(outcome="absent"):
+                self._steps.pop((event.task, event.attempt, event.step), None)
+            case ev.InputRequested():
+                self._asked = event
+            case ev.InputAnswered() if self._asked is not None and self._asked.what == "effect":
+                self._answered(self._asked.calls, event)
             case _:
                 pass
+
+    def _answered(self, calls: Sequence[PendingCall], answer: ev.InputAnswered) -> None:
+        said = {verdict.call: verdict.verdict for verdict in answer.also} | {calls[0].call: answer.verdict}
+        settled = {call.key for call in calls if said.get(call.call) in ("done", "again")}
+        self._steps = {place: step for place, step in self._steps.items() if step.key not in settled}
+        self.failed = {attempt: None for attempt in self.failed if any(place[:2] == attempt for place in self._steps)}
 
 
 def unaffected_tasks(entries: Sequence[ev.Entry], ended: ev.RunEnded) -> set[str]:

@@ -131,7 +131,8 @@ class Casting:
     def draw(self) -> Cast:
         """Return the teams."""
         team, goal = self._team(self._depth, "a", is_top=True)
-        self._world.top = frozenset(filter(None, self._tasks.values()))
+        if not self._scenario.replans:
+            self._world.told = frozenset(filter(None, self._tasks.values()))
         return Cast(team, goal, self._programs, self._tasks, self._depth)
 
     def _team(self, levels: int, name: str, *, is_top: bool = False) -> tuple[Team, str]:

@@ -129,8 +129,8 @@ class World(Struct):
     phase: int = 1
     recorded: list[bytes] = []
     """The results of steps that the journal holds."""
-    top: frozenset[str] = frozenset()
-    """The programs of the outermost team."""
+    told: frozenset[str] = frozenset()
+    """The programs whose later attempts must be told of earlier ones; a second plan has tasks of its own."""
     attempts: int = 3
     """Attempts that a worker has."""
     spoiled: set[str] = set()
@@ -294,9 +294,9 @@ class Clerk:
         return ToolCall(f"{item}#{operation.repeat:d}#{number}", name, json.dumps(arguments))
 
     def _check_told(self, name: str, program: Program, history: "_History") -> None:
-        """Write down what an attempt of the outermost team is not told of its earlier ones."""
+        """Write down what an attempt is not told of earlier ones."""
         world = self._world
-        if name not in world.top:
+        if name not in world.told:
             return
         items = {call.item for calls in program for call in calls if call.kind in EFFECTS}
         earlier = [
