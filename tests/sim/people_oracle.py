@@ -400,7 +400,9 @@ class _Judge:
     # --- 11: a line of a block stands once
 
     def _judge_block(self) -> None:
-        """Count the lines of the block."""
+        """Count the lines of the block; a second plan has tasks, and lines, of its own."""
+        if self._scenario.replans:
+            return
         for name, program in self._programs.items():
             for call in (call for calls in program for call in calls if call.kind == "append"):
                 count = self._evidence.block.count(f"line {call.item};")
@@ -563,9 +565,10 @@ class OpenEffects:
 
     def _answered(self, calls: Sequence[PendingCall], answer: ev.InputAnswered) -> None:
         said = {verdict.call: verdict.verdict for verdict in answer.also} | {calls[0].call: answer.verdict}
-        settled = {call.key for call in calls if said.get(call.call) in ("done", "again")}
-        self._steps = {place: step for place, step in self._steps.items() if step.key not in settled}
-        self.failed = {attempt: None for attempt in self.failed if any(place[:2] == attempt for place in self._steps)}
+        over = {call.key for call in calls if said.get(call.call) in ("done", "again")}
+        self._steps = {place: step for place, step in self._steps.items() if step.key not in over}
+        decided = {(call.task, call.attempt) for call in calls if call.call in said}
+        self.failed = {attempt: None for attempt in self.failed if attempt not in decided}
 
 
 def unaffected_tasks(entries: Sequence[ev.Entry], ended: ev.RunEnded) -> set[str]:
