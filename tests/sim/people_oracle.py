@@ -41,6 +41,7 @@ PROPERTIES = {
 }
 """What is judged, by number."""
 Runs = Mapping[str, Sequence[ev.Entry]]
+_TIMES = ("deadline", "timeout")
 _OPEN_ENDINGS = ("cancelled", "needs_input")
 
 
@@ -68,6 +69,8 @@ class Decision(Struct, frozen=True):
     at: float
     run: str
     """The outermost run."""
+    task: str
+    """Its task that asked."""
 
     @property
     def item(self) -> str:
@@ -378,7 +381,8 @@ class _Judge:
                     continue
                 self._judge_doubt_at_end(inside, entries, shown)
                 inner = self._ends.get(inside)
-                if inner is not None and inner.reason in ("deadline", "budget") and ended.reason == "no_results":
+                is_for_time = all(gap.reason in _TIMES for gap in ended.gaps if gap.status == "failed")
+                if inner is not None and inner.reason == "deadline" and ended.reason == "no_results" and is_for_time:
                     self._require(False, 14, f"{inside} ended ({inner.reason}) and {run} ended ({ended.reason})")
 
     def _judge_doubt_at_end(self, run: str, entries: Sequence[ev.Entry], shown: Sequence[ev.Gap]) -> None:
@@ -416,11 +420,14 @@ class _Judge:
             return
         first, second = self._tops["r"], self._tops["r2"]
         begun = {entry.event.task for entry in second if isinstance(entry.event, ev.AttemptStarted)}
-        for task in unaffected_tasks(first, self._ends["r"]):
+        refused = {each.call.task for each in self._said("r", "reject")} | {
+            each.task for each in self._said("r", "reject")
+        }
+        for task in unaffected_tasks(first, self._ends["r"]) - refused:
             self._require(task not in begun, 12, f"r2 did {task} again, which r finished")
         answered = {each.call.text for each in self._decisions if each.what == "question" and each.run == "r"}
         asked = [each.call.text for each in self._decisions if each.what == "question" and each.run == "r2"]
-        again = [text for text in asked if text in answered]
+        again = [text for text in asked if text in answered and not self._scenario.replans]
         self._require(not again, 12, f"r2 asked again: {again}")
 
     def _judge_ledger(self) -> None:
@@ -464,16 +471,18 @@ def decisions(run: str, entries: Sequence[ev.Entry]) -> Iterator[Decision]:
         if not isinstance(event, ev.InputAnswered) or asked is None:
             continue
         if asked.what == "question":
-            yield Decision(PendingCall(1, asked.text, "ask_person"), "question", event.verdict, entry.at, run)
+            yield Decision(
+                PendingCall(1, asked.text, "ask_person"), "question", event.verdict, entry.at, run, asked.task
+            )
             continue
         calls = {call.call: call for call in asked.calls}
         if not calls:
             continue
         first = next(iter(calls.values()))
-        yield Decision(first, asked.what, event.verdict, entry.at, run)
+        yield Decision(first, asked.what, event.verdict, entry.at, run, asked.task)
         for verdict in event.also:
             if verdict.call in calls:
-                yield Decision(calls[verdict.call], asked.what, verdict.verdict, entry.at, run)
+                yield Decision(calls[verdict.call], asked.what, verdict.verdict, entry.at, run, asked.task)
 
 
 def active_time(entries: Sequence[ev.Entry]) -> float:
