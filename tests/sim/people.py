@@ -59,6 +59,7 @@ class Seed:
             random.Random(f"world/{seed}"),
             parrot=self.chance.random() < 0.2,
             lies=self.chance.random() < 0.5,
+            looks=self.chance.random() < 0.4,
         )
         self.cast = Casting(seed, self.scenario, self.world).draw()
         self.persons = Persons(seed, self.scenario.manner, self.world)

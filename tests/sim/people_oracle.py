@@ -38,6 +38,7 @@ PROPERTIES = {
     18: "equal calls of a task have one key",
     19: "the ledger has the calls that were made",
     20: "what can be finished is finished",
+    21: "a tool that can look a call up is asked before a person",
 }
 """What is judged, by number."""
 Runs = Mapping[str, Sequence[ev.Entry]]
@@ -559,18 +560,24 @@ class OpenEffects:
         match event:
             case ev.StepStarted(effect="effect", kind="tool"):
                 self._steps[event.task, event.attempt, event.step] = event
-            case ev.StepFinished() | ev.StepFailed():
-                self._steps.pop((event.task, event.attempt, event.step), None)
+            case ev.StepFinished():
+                self._close(event.task, event.attempt, event.step)
             case ev.AttemptFailed() if event.failure.kind == "uncertain":
                 self.failed[event.task, event.attempt] = None
             case ev.StepLookedUp(outcome="absent"):
-                self._steps.pop((event.task, event.attempt, event.step), None)
+                self._close(event.task, event.attempt, event.step)
             case ev.InputRequested():
                 self._asked = event
             case ev.InputAnswered() if self._asked is not None and self._asked.what == "effect":
                 self._answered(self._asked.calls, event)
             case _:
                 pass
+
+    def _close(self, task: str, attempt: int, step: int) -> None:
+        """Close a step, which an earlier attempt may have begun that this one goes on from."""
+        begun = [place for place in self._steps if place[0] == task and place[2] == step and place[1] <= attempt]
+        if begun:
+            del self._steps[max(begun)]
 
     def _answered(self, calls: Sequence[PendingCall], answer: ev.InputAnswered) -> None:
         said = {verdict.call: verdict.verdict for verdict in answer.also} | {calls[0].call: answer.verdict}

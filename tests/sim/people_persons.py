@@ -59,6 +59,8 @@ class Persons:
         if call.tool not in EFFECTS or not item or not call.key:
             self.problems.append((16, f"a question about an effect in doubt does not name the call: {call}"))
             return "fail", "", None
+        if self._world.can_tell(item):
+            self.problems.append((21, f"a person is asked what became of {call.tool} {item}"))
         if random.Random(f"fail/{self._seed}/{item}").random() < self.manner.fails:
             return "fail", "the task is not worth it", None
         made = self._world.by_key(call.key)

@@ -8,7 +8,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct, field
@@ -18,7 +18,7 @@ from chargehand.engine.failure import Failure
 from chargehand.models.messages import Message, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.request_facts import Planning, Refining, Working
-from chargehand.tools.tool import Caller, Tool, tool
+from chargehand.tools.tool import Caller, Tool, Unknown, tool
 
 Kind = Literal["pay", "mail", "note", "append", "ask", "look"]
 EFFECTS = ("pay", "mail")
@@ -131,6 +131,8 @@ class World(Struct):
     """The results of steps that the journal holds."""
     told: frozenset[str] = frozenset()
     """The programs whose later attempts must be told of earlier ones; a second plan has tasks of its own."""
+    looks: bool = False
+    """The services can be asked whether a call happened."""
     attempts: int = 3
     """Attempts that a worker has."""
     spoiled: set[str] = set()
@@ -145,6 +147,18 @@ class World(Struct):
         return next((call for call in self.calls if call.happened and call.key == key), None)
 
     # --- the services
+
+    def can_tell(self, item: str) -> bool:
+        """Return whether a service knows of a call about an item whether it happened."""
+        return self.looks and random.Random(f"tell/{self.seed}/{item}").random() < 0.8
+
+    async def look_up(self, arguments: Mapping[str, object], key: str) -> object:
+        """Return what a call returned, None where it did not happen, or `Unknown`."""
+        await asyncio.sleep(0.1)
+        if not self.can_tell(str(arguments["item"])):
+            return Unknown
+        made = self.by_key(key)
+        return None if made is None else made.token
 
     async def serve(self, kind: Kind, item: str, words: str, caller: Caller) -> str:
         """Carry out a call and write it down."""
@@ -176,12 +190,14 @@ class World(Struct):
     def tools(self, *, kinds: frozenset[str]) -> list[Tool]:
         """Return the tools of a worker."""
 
-        @tool(effect="effect", approve=True, trusted=True, timeout=20)
+        happened = self.look_up if self.looks else None
+
+        @tool(effect="effect", approve=True, trusted=True, timeout=20, happened=happened)
         async def pay(item: str, words: str, caller: Caller) -> str:
             """Pay a bill."""
             return await self.serve("pay", item, words, caller)
 
-        @tool(effect="effect", trusted=True, timeout=20)
+        @tool(effect="effect", trusted=True, timeout=20, happened=happened)
         async def mail(item: str, words: str, caller: Caller) -> str:
             """Send a letter."""
             return await self.serve("mail", item, words, caller)
