@@ -426,7 +426,7 @@ class _Judge:
         }
         for task in unaffected_tasks(first, self._ends["r"]) - refused:
             self._require(task not in begun, 12, f"r2 did {task} again, which r finished")
-        answered = {each.call.text for each in self._decisions if each.what == "question" and each.run == "r"}
+        answered = {text for run in self._runs if root_of(run) == "r" for text in answered_questions(self._runs[run])}
         asked = [each.call.text for each in self._decisions if each.what == "question" and each.run == "r2"]
         again = [text for text in asked if text in answered and not self._scenario.replans]
         self._require(not again, 12, f"r2 asked again: {again}")
@@ -484,6 +484,17 @@ def decisions(run: str, entries: Sequence[ev.Entry]) -> Iterator[Decision]:
         for verdict in event.also:
             if verdict.call in calls:
                 yield Decision(calls[verdict.call], asked.what, verdict.verdict, entry.at, run, asked.task)
+
+
+def answered_questions(entries: Sequence[ev.Entry]) -> Iterator[str]:
+    """Yield the questions in words that a run asked itself and that were answered there."""
+    asked: ev.InputRequested | None = None
+    for entry in entries:
+        if isinstance(entry.event, ev.InputRequested):
+            asked = entry.event
+        elif isinstance(entry.event, ev.InputAnswered) and asked is not None and asked.what == "question":
+            is_own = asked.question is None or not asked.question.run
+            yield from (asked.text,) if is_own else ()
 
 
 def active_time(entries: Sequence[ev.Entry]) -> float:

@@ -208,8 +208,9 @@ PEOPLE = (
     Bug(
         "an effect in doubt is done again after a crash",
         "engine/fold.py",
-        'if step.result is not None or step.effect == "effect"}',
-        "if step.result is not None}",
+        "        _judge(state, progress, EFFECT_IN_DOUBT)\n    else:\n        progress.steps = _kept_steps(progress)\n",
+        "        pass\n    if True:\n        progress.steps = "
+        "{at: step for at, step in _kept_steps(progress).items() if step.result is not None}\n",
     ),
     Bug(
         "an effect in doubt at the end is not named",
