@@ -39,7 +39,8 @@ from tests.sim.people_teams import Casting, draw_scenario
 from tests.sim.people_world import World
 from tests.sim.run import root
 
-_LIVES = 80
+_LIVES = 60
+_MOST_STEPS = 20_000
 _DRAIN = 30.0
 
 
@@ -64,7 +65,7 @@ class Seed:
         self.cast = Casting(seed, self.scenario, self.world).draw()
         self.persons = Persons(seed, self.scenario.manner, self.world)
         self.store = store
-        self.loop = StoreLoop(EPOCH) if store else VirtualLoop(EPOCH, most_steps=400_000)
+        self.loop = StoreLoop(EPOCH) if store else VirtualLoop(EPOCH, most_steps=_MOST_STEPS)
         self.place: MemoryPlace | StorePlace = MemoryPlace()
         self.deaths = self.scenario.deaths
         self.evidence = Evidence(seed, self.scenario, self.cast, self.world)

@@ -24,8 +24,8 @@ PEOPLE = (
     Bug(
         "a yes is good for every equal call",
         "agents/tool_calls.py",
-        "key = digest(*which, str(times))",
-        "key = digest(*which)",
+        "return digest(*which, str(times)), times",
+        "return digest(*which), times",
     ),
     Bug(
         "an answer to another question is taken",
@@ -85,8 +85,8 @@ PEOPLE = (
     Bug(
         "any later call makes a refused one good",
         "engine/fold.py",
-        "if refused.tool == step.name and is_later:",
-        "if is_later:",
+        "if call_digest(refused.tool, refused.arguments) != made",
+        "if False",
     ),
     # redone work
     Bug(
@@ -215,8 +215,8 @@ PEOPLE = (
     Bug(
         "an effect in doubt at the end is not named",
         "engine/view.py",
-        "doubts = progress.open_effects() if progress.in_doubt() else ()",
-        "doubts = progress.open_effects()[:0]",
+        "    if progress.in_doubt():\n        return tuple(_doubt_gap",
+        "    if False:\n        return tuple(_doubt_gap",
     ),
     Bug(
         "an orderly stop cuts effects",

@@ -370,6 +370,7 @@ def _planned(subject: Planning) -> str:
                 "instruction": f"{task['instruction']} This is the second plan.",
                 "after": [],
                 "optional": [],
+                "replaces": name,
             }
             for name, task in tasks.items()
             if name in failed

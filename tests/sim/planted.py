@@ -667,8 +667,8 @@ EFFECTS = (
     Bug(
         "leave for one call is leave for all of them",
         "agents/tool_calls.py",
-        "key = digest(*which, str(times))",
-        "key = digest(*which)",
+        "return digest(*which, str(times)), times",
+        "return digest(*which), times",
     ),
 )
 """What a bank's own book must tell about effects and the questions before them."""
