@@ -40,7 +40,8 @@ from tests.sim.people_world import World
 from tests.sim.run import root
 
 _LIVES = 60
-_MOST_STEPS = 20_000
+_MOST_STEPS = 8_000
+_MOMENT = 1.0
 _DRAIN = 30.0
 
 
@@ -336,9 +337,9 @@ class Seed:
             try:
                 await runner.ask(run, answer)
             except Refused as error:
-                if run not in runner.under_way or self._is_draining:
-                    return
-                self._trouble.append(self._violation(3, f"{run} refused {answer}: {error}"))
+                await asyncio.sleep(_MOMENT)  # a process that dies may refuse
+                if run in runner.under_way and not self._is_draining:
+                    raise self._violation(3, f"{run} refused {answer}: {error}") from error
                 return
             if self.chance.random() < self.persons.manner.twice:
                 await self._must_refuse_alive(runner, run, None, answer)
@@ -354,7 +355,7 @@ class Seed:
             await runner.ask(run, answer)
         except (Refused, Invalid):
             return
-        self._trouble.append(self._violation(5 if asked else 2, f"{run} asked {asked} and took {answer}"))
+        raise self._violation(5 if asked else 2, f"{run} asked {asked} and took {answer}")
 
     async def _on_approval(self, request: ApprovalRequest) -> str | None:
         await asyncio.sleep(self.persons.late())
@@ -365,7 +366,7 @@ class Seed:
             return None
         return self.persons.decide(request, asked.calls)
 
-    async def _on_question(self, question: PersonQuestion) -> str | None:
+    async def _on_question(self, question: PersonQuestion) -> str | int | None:
         await asyncio.sleep(self.persons.late())
         return self.persons.tell(question)
 

@@ -15,7 +15,7 @@ from chargehand.engine.fold import replay
 from chargehand.engine.value import decode_value
 from tests.sim.nested import Violation
 from tests.sim.people_teams import Cast, Scenario
-from tests.sim.people_world import EFFECTS, MadeCall, Operation, World
+from tests.sim.people_world import EFFECTS, MadeCall, Operation, World, question_text
 
 PROPERTIES = {
     1: "a call that needs a yes is made once for each yes and never after a no",
@@ -143,12 +143,25 @@ class _Judge:
             made = [call for call in self._world.calls if call.kind == "pay" and root_of(call.run) == run]
             for call in made:
                 self._require(allowed[call.words], 1, f"{run}: {call.words!r} was paid without a yes")
-            for words, count in Counter(call.words for call in made if call.happened).items():
-                most = allowed[words] + again[words]
-                self._require(count <= most, 1, f"{run}: {words!r} was paid {count} times, {most} allowed")
+            absent = self._absent(run)
+            for words, count in Counter(call.words for call in made).items():
+                most = allowed[words] + again[words] + absent[words]
+                self._require(count <= most, 1, f"{run}: {words!r} was called {count} times, {most} allowed")
         for no in self._decisions:
             if no.word == "reject" and no.what == "tool":
                 self._judge_refused_call(no)
+
+    def _absent(self, run: str) -> Counter[str]:
+        """Return how often a service said of a call that it did not happen, by words."""
+        absent: Counter[str] = Counter()
+        for inside, entries in self._runs.items():
+            words: dict[tuple[str, int], str] = {}
+            for event in (entry.event for entry in entries if root_of(inside) == run):
+                if isinstance(event, ev.StepStarted) and event.arguments != ev.NULL:
+                    words[event.task, event.step] = _words(msgspec.json.decode(event.arguments, type=dict[str, object]))
+                elif isinstance(event, ev.StepLookedUp) and event.outcome == "absent":
+                    absent[words[event.task, event.step]] += 1
+        return absent
 
     def _said(self, run: str, word: str) -> list[Decision]:
         return [each for each in self._decisions if each.run == run and each.word == word]
@@ -272,7 +285,7 @@ class _Judge:
         if call.kind == "append":
             return f"line {call.item};" in self._evidence.block
         if call.kind == "ask":
-            asked = f"Left or right for {call.item}?"
+            asked = question_text(call.item)
             return any(each.what == "question" and each.call.text == asked for each in self._decisions)
         return call.repeat or self._world.happened(call.item) > 0
 
@@ -289,6 +302,7 @@ class _Judge:
         repeated = {
             call.item for program in self._programs.values() for calls in program for call in calls if call.repeat
         }
+        repeated |= self._world.declined
         keys: dict[tuple[str, ...], set[str]] = defaultdict(set)
         for call in self._world.calls:
             if call.kind != "look" and call.item not in repeated and self._allowed_again(call.item) == 0:
@@ -399,8 +413,12 @@ class _Judge:
                 self._require(named, 13, text)
 
     def _is_told_otherwise(self, step: ev.StepStarted) -> bool:
-        """Return whether a person said what became of a call."""
-        return any(each.what == "effect" and each.call.key == step.key for each in self._decisions)
+        """Return whether a person said what became of a call, or allowed another one that may repeat it."""
+        arguments = decode_value(step.arguments) if step.arguments != ev.NULL else None
+        shown = [each.call.earlier.arguments for each in self._decisions if each.call.earlier is not None]
+        return arguments in shown or any(
+            each.what == "effect" and each.call.key == step.key for each in self._decisions
+        )
 
     # --- 11: a line of a block stands once
 

@@ -36,8 +36,10 @@ class Persons:
         """Return whether a call is allowed that happened already."""
         return random.Random(f"repeat/{self._seed}/{item}").random() < 0.3
 
-    def says(self, text: str) -> str:
+    def says(self, text: str) -> str | int:
         """Return the answer to a question in words."""
+        if text.startswith("How many"):
+            return len(text)
         return random.Random(f"say/{self._seed}/{text}").choice(("left", "right"))
 
     # --- verdicts on calls
@@ -103,21 +105,24 @@ class Persons:
             return []
         right = self.answer(asked)
         answers = [_numbered(right, asked.number + self.chance.choice((-1, 1)))]
-        if asked.what == "question" and asked.question is not None and asked.question.options:
+        if asked.what == "question":
             answers.append(ev.InputAnswered(asked.number, "answer", result="up"))
         if asked.what in ("tool", "effect"):
             other: ev.CallWord = "approve" if asked.what == "effect" else "again"
             answers.append(ev.InputAnswered(asked.number, other))
             unknown = ev.CallVerdict(99, right.verdict)  # pyright: ignore[reportArgumentType] - a word for a call
             answers.append(ev.InputAnswered(asked.number, right.verdict, result=right.result, also=(unknown,)))
+        if asked.what == "effect":
+            answers.append(ev.InputAnswered(asked.number, "done"))
         return [self.chance.choice(answers)]
 
     # --- answers in words
 
-    def words(self, asked: ev.InputRequested) -> str | dict[int, str]:
-        """Return the same answer as `resume` takes it in words."""
+    def words(self, asked: ev.InputRequested) -> str | dict[int, str] | ev.InputAnswered:
+        """Return the same answer as `resume` takes it in words; a number is no word."""
         if asked.what == "question":
-            return self.says(asked.text)
+            said = self.says(asked.text)
+            return said if isinstance(said, str) else self.answer(asked)
         if asked.what == "plan":
             return "approve"
         verdicts = {call.call: _in_words(self.judge(asked.what, call)) for call in asked.calls}
@@ -136,7 +141,7 @@ class Persons:
             return "reject"
         return _in_words(self.judge("tool", call))
 
-    def tell(self, question: PersonQuestion) -> str | None:
+    def tell(self, question: PersonQuestion) -> str | int | None:
         """Return what `on_question` returns: the answer, one that does not fit, or None."""
         if self.chance.random() < self.manner.looks:
             return None

@@ -194,6 +194,30 @@ PEOPLE = (
         "            progress.steps = None\n            enqueue(state, progress)\n",
     ),
     Bug(
+        "what a person says of an effect ends its task",
+        "engine/fold.py",
+        "            progress.redo = True\n            progress.resumes += 1\n            enqueue(state, progress)\n",
+        '            progress.result = encode_value("done")\n            _settle(state, progress, Status.DONE)\n',
+    ),
+    Bug(
+        "an effect that happened has no result",
+        "engine/admit.py",
+        'if report.verdict == "done" and report.result is None and question.question is not None:',
+        "if False:",
+    ),
+    Bug(
+        "a question about an effect does not name the call",
+        "engine/decide.py",
+        "        tool=first.tool,\n        arguments=first.arguments,\n",
+        "",
+    ),
+    Bug(
+        "a yes covers the next try of a call that failed",
+        "engine/fold.py",
+        "            failed[digest] = failed.get(digest, 0) + 1\n",
+        "            pass\n",
+    ),
+    Bug(
         "a question about an effect has no key",
         "engine/decide.py",
         "                    key=step.key,\n",

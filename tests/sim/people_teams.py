@@ -257,4 +257,4 @@ class Casting:
             world.faults[name, chance.randint(0, len(program))] = Fault(kind)
         effects = [call.item for calls in program for call in calls if call.kind in ("pay", "mail")]
         if effects and chance.random() < 0.15:
-            world.service_faults[chance.choice(effects)] = Fault(chance.choice(("lost", "hang")))
+            world.service_faults[chance.choice(effects)] = Fault(chance.choice(("lost", "hang", "declined")))

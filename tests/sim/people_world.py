@@ -18,7 +18,7 @@ from chargehand.engine.failure import Failure
 from chargehand.models.messages import Message, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.request_facts import Planning, Refining, Working
-from chargehand.tools.tool import Caller, Tool, Unknown, tool
+from chargehand.tools.tool import Caller, Tool, ToolFailed, Unknown, tool
 
 Kind = Literal["pay", "mail", "note", "append", "ask", "look"]
 EFFECTS = ("pay", "mail")
@@ -103,7 +103,7 @@ class Asked(Struct):
 class Fault(Struct, frozen=True):
     """What goes wrong once, where a program comes to a round; or, of a call, at its service."""
 
-    kind: Literal["network", "timeout", "resource", "give_up", "lost", "hang"]
+    kind: Literal["network", "timeout", "resource", "give_up", "lost", "hang", "declined"]
     times: int = 1
 
 
@@ -122,6 +122,8 @@ class World(Struct):
     """What goes wrong at a service, by item."""
     calls: list[MadeCall] = []
     asked: list[Asked] = []
+    declined: set[str] = set()
+    """Items of which a service declined a call: the next one is another call to it."""
     wordings: Counter[str] = field(default_factory=Counter[str])
     untold: list[str] = []
     """Calls of earlier attempts that a later one should have been told of and was not."""
@@ -176,8 +178,12 @@ class World(Struct):
         )
         self.calls.append(call)
         await asyncio.sleep(self.chance.uniform(0, 1))
-        call.happened = True
         fault = self.service_faults.pop(item, None)
+        if fault is not None and fault.kind == "declined":
+            self.declined.add(item)
+            self.spoiled.add(item.rpartition("-")[0])
+            raise ToolFailed("declined; try again")
+        call.happened = True
         if fault is not None:
             self.spoiled.add(item.rpartition("-")[0])
             if fault.kind == "hang":
@@ -300,10 +306,10 @@ class Clerk:
             case "append":
                 arguments = {"label": "notes", "content": f"line {item};"}
             case "ask":
-                arguments = {"question": f"Left or right for {item}?", "options": ["left", "right"]}
+                arguments = _question(item)
             case "note":
                 arguments = {"item": item, "words": item}
-            case _ if operation.repeat:
+            case _ if operation.repeat or history.called(item):
                 arguments = history.arguments(item)
             case _:
                 arguments = {"item": item, "words": f"{item} v{0 if world.parrot else number}"}
@@ -354,9 +360,24 @@ class _History:
             return True  # it was done in another attempt, and its words are not known here
         return operation.kind in ("pay", "mail", "note") and f"receipt {operation.item} no" in self.opening
 
+    def called(self, item: str) -> bool:
+        """Return whether a call about an item was made in this attempt: a second try has the same words."""
+        return bool(self._tries[f"{item}#0"])
+
     def arguments(self, item: str) -> dict[str, object]:
         """Return the arguments of the first call about an item."""
         return next(json.loads(call.arguments) for call in self.calls if call.id.startswith(f"{item}#"))
+
+
+def question_text(item: str) -> str:
+    """Return the question about an item: some have options, others a schema."""
+    return f"How many for {item}?" if len(item) % 2 else f"Left or right for {item}?"
+
+
+def _question(item: str) -> dict[str, object]:
+    if len(item) % 2:
+        return {"question": question_text(item), "schema": {"type": "integer"}}
+    return {"question": question_text(item), "options": ["left", "right"]}
 
 
 def _planned(subject: Planning) -> str:
