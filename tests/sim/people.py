@@ -72,6 +72,8 @@ class Seed:
         self.evidence = Evidence(seed, self.scenario, self.cast, self.world)
         self._cancelled: set[str] = set()
         self._is_draining = False
+        self._far: Runner | None = None
+        """The runner of the far workers."""
         self._trouble: list[Exception] = []
 
     def play(self) -> list[str]:
@@ -273,12 +275,14 @@ class Seed:
         journal = self.place.journal
         time_of = self.loop.time
         callbacks = Callbacks(self._on_approval, self._on_question) if self.scenario.door == "callbacks" else None
+        self._far = None
         if not self.scenario.far:
             yield Runner(journal, executor, wall=time_of, ticks=time_of, callbacks=callbacks)
             return
         async with asyncio.TaskGroup() as jobs:
             elsewhere = Elsewhere(journal, jobs)
-            elsewhere.far = Runner(journal, executor, wall=time_of, ticks=time_of, dispatcher=elsewhere)
+            self._far = Runner(journal, executor, wall=time_of, ticks=time_of, dispatcher=elsewhere)
+            elsewhere.far = self._far
             yield Runner(journal, executor, wall=time_of, ticks=time_of, callbacks=callbacks, dispatcher=elsewhere)
             elsewhere.stop()
 
@@ -314,6 +318,8 @@ class Seed:
         await asyncio.sleep(seconds)
         self._is_draining = True
         await runner.drain(_DRAIN)
+        if self._far is not None:
+            await self._far.drain(_DRAIN)
         job.cancel()
 
     async def _answer_alive(self, runner: Runner, run: str) -> None:
