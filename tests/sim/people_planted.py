@@ -12,8 +12,8 @@ PEOPLE = (
     Bug(
         "a call that needs a yes is made without",
         "agents/tool_calls.py",
-        "return tool.approve or tool.asks or needs_approval",
-        "return tool.asks or needs_approval",
+        "if tool.approve or tool.asks or self._decided.get(",
+        "if tool.asks or self._decided.get(",
     ),
     Bug(
         "a no of a person is a yes",
@@ -127,9 +127,9 @@ PEOPLE = (
     ),
     Bug(
         "an equal effect of an earlier attempt is had again",
-        "engine/fold.py",
-        "            effects[step.request] = step.result\n        elif",
-        "            pass\n        elif",
+        "engine/state.py",
+        "                effects[step.request] = step.result\n",
+        "                pass\n",
     ),
     Bug(
         "results are not offered to a fork",
@@ -146,8 +146,8 @@ PEOPLE = (
     Bug(
         "a block line of an earlier run is written again",
         "runtime/runner.py",
-        "        origin=state.origin or run,\n    )\n",
-        '        origin="",\n    )\n',
+        "        origin=state.origin or run,\n",
+        '        origin="",\n',
     ),
     # failures of the line
     Bug(
@@ -213,9 +213,9 @@ PEOPLE = (
     ),
     Bug(
         "a yes covers the next try of a call that failed",
-        "engine/fold.py",
-        "            failed[digest] = failed.get(digest, 0) + 1\n",
-        "            pass\n",
+        "engine/state.py",
+        "                failed[digest_of_call] = failed.get(digest_of_call, 0) + 1\n",
+        "                pass\n",
     ),
     Bug(
         "a question about an effect has no key",
@@ -232,9 +232,8 @@ PEOPLE = (
     Bug(
         "an effect in doubt is done again after a crash",
         "engine/fold.py",
-        "        _judge(state, progress, EFFECT_IN_DOUBT)\n    else:\n        progress.steps = _kept_steps(progress)\n",
-        "        pass\n    if True:\n        progress.steps = "
-        "{at: step for at, step in _kept_steps(progress).items() if step.result is not None}\n",
+        "    if not goes_on:\n        _judge(state, progress, EFFECT_IN_DOUBT)\n    else:\n        progress.steps = _kept_steps(progress)\n",
+        "    if True:\n        progress.steps = {at: step for at, step in _kept_steps(progress).items() if step.result is not None}\n",
     ),
     Bug(
         "an effect in doubt at the end is not named",

@@ -371,14 +371,14 @@ BUGS = (
     Bug(
         "an effect in doubt is done again",
         "engine/fold.py",
-        "    if progress.in_doubt() and not progress.can_look_up():\n        _judge(state, progress, EFFECT_IN_DOUBT)\n    else:\n        progress.steps = _kept_steps(progress)\n",
+        "    if not goes_on:\n        _judge(state, progress, EFFECT_IN_DOUBT)\n    else:\n        progress.steps = _kept_steps(progress)\n",
         "    if True:\n        progress.steps = {at: step for at, step in _kept_steps(progress).items() if step.result is not None}\n",
     ),
     Bug(
         "an effect is done again by the next attempt",
-        "engine/fold.py",
-        '        if step.good and step.effect == "effect":\n            effects',
-        "        if False:\n            effects",
+        "engine/state.py",
+        'if step.kind == "tool" and step.effect == "effect" and step.result is not None and step.good:',
+        "if False:",
     ),
     Bug(
         "an effect whose result is no JSON is not recorded",
