@@ -371,8 +371,9 @@ BUGS = (
     Bug(
         "an effect in doubt is done again",
         "engine/fold.py",
-        "    if not goes_on:\n        _judge(state, progress, EFFECT_IN_DOUBT)\n    else:\n        progress.steps = _kept_steps(progress)\n",
-        "    if True:\n        progress.steps = {at: step for at, step in _kept_steps(progress).items() if step.result is not None}\n",
+        "        _judge(state, progress, EFFECT_IN_DOUBT)\n    else:\n        progress.steps = _kept_steps(progress)\n",
+        "        pass\n    if True:\n        progress.steps = "
+        "{at: step for at, step in _kept_steps(progress).items() if step.result is not None}\n",
     ),
     Bug(
         "an effect is done again by the next attempt",
