@@ -23,7 +23,8 @@ from chargehand.engine.fold import replay
 from chargehand.engine.state import RunState
 from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown
 from chargehand.journal.store import open_journal
-from chargehand.runtime.approving import ApprovalRequest, Callbacks, PersonQuestion, read_answer
+from chargehand.runtime.answers import read_answer
+from chargehand.runtime.approving import ApprovalRequest, Callbacks, PersonQuestion
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Runner
 from tests.postgres import postgres_server
@@ -176,7 +177,7 @@ class Seed:
             await self._must_refuse(run, asked, wrong)
         answer: ev.InputAnswered | ev.Event = persons.answer(asked)
         if self.scenario.door == "words":
-            answer = read_answer(run, state, persons.words(asked))
+            answer = read_answer(run, state, persons.words(asked), question=asked.number)
         self._report_problems()
         await self._live_with_functions(run, answer)
         now = await self._state(run)
@@ -188,6 +189,7 @@ class Seed:
             and now.ended is None
             and self.chance.random() < persons.manner.twice
         ):
+            self._must_refuse_words(run, now, asked)
             await self._must_refuse(run, now.input, answer, number=2)
 
     @property
@@ -206,6 +208,14 @@ class Seed:
                 await self._still_asked(run, asked, f"refused: {answer}")
             return
         raise self._violation(number, f"{run} asked {asked} and took {answer}")
+
+    def _must_refuse_words(self, run: str, state: RunState, seen: ev.InputRequested) -> None:
+        """Answer in a word without a number, by a person who has seen an earlier question."""
+        try:
+            answer = read_answer(run, state, "approve", shown=seen.number)
+        except (Refused, Invalid):
+            return
+        raise self._violation(2, f"{run}: who has seen {seen} answered {state.input}: {answer}")
 
     async def _still_asked(self, run: str, asked: ev.InputRequested, after: str) -> None:
         state = await self._state(run)

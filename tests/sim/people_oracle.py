@@ -259,13 +259,18 @@ class _Judge:
             ended = self._ends[no.run]
             if no.word != "reject" or no.what != "tool" or ended.ending in _OPEN_ENDINGS or self._scenario.replans:
                 continue
-            if self._world.happened(no.item):
+            # what a team inside left out is not known where it was cancelled while it wrote its answer
+            if self._world.happened(no.item) or self._is_cut_inside(no.run):
                 continue
             gaps = [gap for gap in ended.gaps if gap.status == "refused"]
             found = [gap for gap in gaps if gap.tool == no.call.tool and gap.arguments == no.call.arguments]
             text = f"{no.run} ended {ended.ending}: {no.call.tool} {no.call.arguments} was refused; gaps: {ended.gaps}"
             self._require(found and ended.ending != "complete", 7, text)
             self._require(found and f"no {no.item}" in found[0].message, 7, f"the gap has no reason: {found}")
+
+    def _is_cut_inside(self, run: str) -> bool:
+        inside = [ended for name, ended in self._ends.items() if name.startswith(f"{run}/")]
+        return any(ended.ending == "cancelled" for ended in inside)
 
     # --- 15, 20: what was not done is not told as complete
 

@@ -112,8 +112,6 @@ class Persons:
             answers.append(ev.InputAnswered(asked.number, other))
             unknown = ev.CallVerdict(99, right.verdict)  # pyright: ignore[reportArgumentType] - a word for a call
             answers.append(ev.InputAnswered(asked.number, right.verdict, result=right.result, also=(unknown,)))
-        if asked.what == "effect":
-            answers.append(ev.InputAnswered(asked.number, "done"))
         return [self.chance.choice(answers)]
 
     # --- answers in words

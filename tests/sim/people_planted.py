@@ -48,8 +48,14 @@ PEOPLE = (
     Bug(
         "an answer that is no option is taken",
         "engine/admit.py",
-        "if options and not question.free_text and report.result not in options:",
+        "if options and not question.free_text and value not in options:",
         "if False:",
+    ),
+    Bug(
+        "an answer that does not fit its schema is taken",
+        "engine/admit.py",
+        'of the question: {misfit}" if misfit else ""',
+        'of the question: {misfit}" if False else ""',
     ),
     Bug(
         "a verdict on a call that nobody asked about is taken",
@@ -200,12 +206,6 @@ PEOPLE = (
         '            progress.result = encode_value("done")\n            _settle(state, progress, Status.DONE)\n',
     ),
     Bug(
-        "an effect that happened has no result",
-        "engine/admit.py",
-        'if report.verdict == "done" and report.result is None and question.question is not None:',
-        "if False:",
-    ),
-    Bug(
         "a question about an effect does not name the call",
         "engine/decide.py",
         "        tool=first.tool,\n        arguments=first.arguments,\n",
@@ -245,7 +245,7 @@ PEOPLE = (
     Bug(
         "an orderly stop cuts effects",
         "runtime/runner.py",
-        "while any(loop.is_calling for loop in self._family.values()):",
+        "while is_busy():",
         "while False:",
     ),
     Bug(

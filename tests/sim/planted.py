@@ -58,7 +58,7 @@ BUGS = (
     Bug(
         "any answer is taken for one of the options",
         "engine/admit.py",
-        "options and not question.free_text and report.result not in options",
+        "options and not question.free_text and value not in options",
         "options and False",
     ),
     Bug(
