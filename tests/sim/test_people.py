@@ -9,6 +9,8 @@ from tests.sim.planted import ROOT, Bug
 
 BLOCKS = 4
 SIZE = 20
+SHORT = ("a no of a person is a yes", "a refused call is no gap", "effects are not offered to a fork")
+"""Planted bugs that are found within a few seeds; `make people ARGS=--planted` hunts all of them."""
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
@@ -34,9 +36,9 @@ def test_a_seed_plays_the_same_way_every_time() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("bug", PEOPLE[::13], ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", [bug for bug in PEOPLE if bug.name in SHORT], ids=lambda bug: bug.name)
 def test_a_bug_planted_around_persons_is_found(bug: Bug) -> None:
-    caught, _, said = find_bug(bug, 100)
+    caught, _, said = find_bug(bug, 20)
     assert caught, said
 
 
