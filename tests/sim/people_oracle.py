@@ -600,6 +600,9 @@ class OpenEffects:
                 self.failed[event.task, event.attempt] = None
             case ev.StepLookedUp(outcome="absent"):
                 self._close(event.task, event.attempt, event.step)
+            case ev.RunResumed():
+                looks = {place[:2] for place, step in self._steps.items() if step.look}
+                self.failed |= {place[:2]: None for place in self._steps if place[:2] not in looks}
             case ev.InputRequested():
                 self._asked = event
             case ev.InputAnswered() if self._asked is not None and self._asked.what == "effect":
