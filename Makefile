@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test suite fuzz check lint types lint-deploy fix bench bench-memory bench-cluster bench-routing soak-memory soak-nested soak-effects soak-breakers load soak local-quality letta-matrix peers frameworks web screens openapi reference sim scale planted cluster-test monkey kill9 zombie cov lock clean
+.PHONY: help run test suite fuzz check lint types lint-deploy fix bench bench-memory bench-cluster bench-routing soak-memory soak-nested soak-effects soak-breakers people load soak local-quality letta-matrix peers frameworks web screens openapi reference sim scale planted cluster-test monkey kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -83,6 +83,9 @@ soak-nested: $(VENV)/dev.stamp ## 20,000 teams, half of them with runs inside ru
 
 soak-effects: $(VENV)/dev.stamp ## 5,000 teams that pay bills, with crashes and a person who is asked, pay none too often
 	$(BIN)/python -m tests.sim.effects $(ARGS)
+
+people: $(VENV)/dev.stamp ## 20,000 programs of workers, persons and deaths: once, never, or on a yes; ARGS=--planted for planted bugs
+	$(BIN)/python -m tests.sim.people $(ARGS)
 
 soak-breakers: $(VENV)/dev.stamp ## 10,000 seeds of breakers in the scheduler and around a provider, and bugs planted in them
 	$(BIN)/python -m tests.sim.breakers $(ARGS)

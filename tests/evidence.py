@@ -21,6 +21,7 @@ from chargehand.postgres.client_thread import client_thread
 from chargehand.postgres.database import open_database
 from chargehand.postgres.driver import Connection
 from chargehand.store_url import postgres_url
+from tests.victim import requests_of
 
 _ENTRIES = "SELECT seq, at, epoch, type, version, body, blob FROM entries WHERE run = ? ORDER BY seq"
 _STEPS = ("read", "idempotent", "effect")
@@ -76,8 +77,12 @@ class Evidence:
         self._checked: dict[str, int] = {}  # runs that have ended, and how long they were then
         self._begun: set[tuple[str, str, str]] = set()
         self._finished: set[tuple[str, str, str]] = set()
+        self._first: dict[tuple[str, str], str] = {}
+        """The attempt whose finished steps an attempt goes on from, by run and `task/attempt`."""
         self._calls: Counter[tuple[str, str, str]] = Counter()
         self._effects: Counter[tuple[str, str]] = Counter()
+        self._made: set[str] = set()
+        """What was asked for by calls that happened."""
         self._outside = 0
 
     def require(self, truth: bool, problem: str) -> None:
@@ -104,7 +109,6 @@ class Evidence:
     def inspect(self) -> None:
         """Look at a copy: the next process must find the scene as it was left."""
         if self.store:
-            self._look_outside()
             rows = _rows_of_database(self.store)
             self._check_runs(list(rows), lambda number: next(rows[stand] for stand in rows if stand[0] == number))
             return
@@ -122,7 +126,6 @@ class Evidence:
     def _inspect(self, connection: sqlite3.Connection) -> None:
         (said,) = connection.execute("PRAGMA integrity_check").fetchone()
         self.require(said == "ok", f"the file is damaged: {said}")
-        self._look_outside()
         known = connection.execute("SELECT name FROM sqlite_master WHERE name = 'runs'").fetchone()
         stands = connection.execute("SELECT number, run, seq, epoch FROM runs").fetchall() if known else []
         self._check_runs(stands, lambda number: _rows_of_file(connection, number))
@@ -130,6 +133,10 @@ class Evidence:
     def _check_runs(self, stands: list[Stand], read: Callable[[int], list[Row]]) -> None:
         missing = self.told.keys() - {run for _, run, _, _ in stands}
         self.require(not missing, f"told and gone: {sorted(missing)}")
+        for number, run, *_ in stands:
+            if run not in self._checked:
+                self._note_retries(run, self._entries(run, read(number)))
+        self._look_outside()
         for number, run, seq, epoch in stands:
             if run in self._checked:
                 self.require(seq == self._checked[run], f"{run} was written to after its end")
@@ -161,34 +168,62 @@ class Evidence:
     def _content(self, row: Row) -> bytes:
         return (self.directory / "runs.db-blobs" / row.blob).read_bytes() if row.blob else row.body
 
+    def _note_retries(self, run: str, entries: list[ev.Entry]) -> None:
+        """Note which attempts go on from the finished steps of the one before."""
+        kept: set[TaskId] = set()
+        for event in (entry.event for entry in entries):
+            if isinstance(event, ev.RetryScheduled):
+                (kept.add if event.keep else kept.discard)(event.task)
+            elif (
+                isinstance(event, ev.AttemptStarted)
+                and (run, place := f"{event.task}/{event.attempt}") not in self._first
+            ):
+                before = self._first.get((run, f"{event.task}/{event.attempt - 1}"), place)
+                self._first[run, place] = before if event.task in kept else place
+
+    def _step(self, run: str, task: TaskId, attempt: int, *, key: str, step: int) -> tuple[str, str, str]:
+        """Return what names a step outside and in the journal: its first attempt, and its key or its number."""
+        first = self._first.get((run, f"{task}/{attempt}"), f"{task}/{attempt}")
+        return run, "step", f"{first}: {key or step}"
+
     def _look_outside(self) -> None:
         """What the process that just died did in the world: nothing that was finished before it began."""
         path = self.directory / "outside.log"
         lines = path.read_text().splitlines() if path.exists() else []
         seen: set[tuple[str, str, str]] = set()
         for line in lines[self._outside :]:
-            run, kind, key, *request = line.split("\t")
-            step = kind in _STEPS
-            self.require(not step or key.startswith(f"{run}/"), f"{key} could be a key of another run than {run}")
-            call = (run, "step", key.removeprefix(f"{run}/")) if step else (run, kind, key)
+            run, kind, key, *rest = line.split("\t")
+            call = (run, kind, key)
+            if kind in _STEPS:
+                self.require(key.startswith(f"{run}/"), f"{key} could be a key of another run than {run}")
+                task, _, tail = key.removeprefix(f"{run}/").partition("/")
+                number = int(tail.partition("/")[2]) if kind == "read" else 0
+                call = self._step(run, task, int(rest[1]), key="" if kind == "read" else key, step=number)
             self.require(call not in self._finished, f"{call} was finished and made again")
             self.require(self._rivals or call not in seen, f"{call} was made twice by one process")
             seen.add(call)
             self._calls[call] += 1
             if kind == "effect":
-                self._effects[run, request[0]] += 1
+                self._effects[run, key] += 1
+            if kind in _STEPS:
+                self._made.add(rest[0])
         self._outside = len(lines)
 
     def _finish(self, run: str, rows: list[Row]) -> None:
         workers: dict[TaskId, str] = {}
-        for entry in self._entries(run, rows):
-            if (begun := _begun(entry.event)) is not None:
-                self._begun.add((run, *begun))
-            for kind, key in _finished(entry.event, workers):
-                call = (run, kind, key)
+        keys: dict[tuple[TaskId, int], str] = {}
+        for event in (entry.event for entry in self._entries(run, rows)):
+            if isinstance(event, ev.StepStarted):
+                keys[event.task, event.step] = event.key
+                self._begun.add(self._step(run, event.task, event.attempt, key=event.key, step=event.step))
+            elif isinstance(event, ev.AttemptStarted):
+                self._begun.add((run, "attempt", f"{event.task}/{event.attempt}"))
+            if isinstance(event, ev.StepFinished):
+                key = keys[event.task, event.step]
+                call = self._step(run, event.task, event.attempt, key=key, step=event.step)
                 self._finished.add(call)
-                if kind == "step":
-                    self.require(call in self._calls, f"{call} has a result and never happened")
+                self.require(call in self._calls, f"{call} has a result and never happened")
+            self._finished.update((run, kind, key) for kind, key in _finished(event, workers))
 
     def _entries(self, run: str, rows: list[Row]) -> list[ev.Entry]:
         return [
@@ -218,19 +253,14 @@ class Evidence:
         if state.ended is not None and run in self.ended:
             told = self.ended[run]
             self.require(told == (state.ended.ending, state.ledger.spent), f"{run} ended otherwise than was told")
-        allowed = again(entries)
-        for (name, request), count in self._effects.items():
-            task = request.split("/")[1]
+        # a frozen rival may make a call that nobody could see any more when it was looked up
+        allowed = again(entries) if self._rivals else Counter[str]()
+        for (name, key), count in self._effects.items():
             if name == run:
-                self.require(count <= 1 + allowed[task], f"the effect {request} happened {count} times")
-
-
-def _begun(event: ev.Event) -> tuple[str, str] | None:
-    if isinstance(event, ev.StepStarted):
-        return "step", f"{event.task}/{event.attempt}/{event.step}"
-    if isinstance(event, ev.AttemptStarted):
-        return "attempt", f"{event.task}/{event.attempt}"
-    return None
+                self.require(count <= 1 + allowed[key], f"the effect {key} happened {count} times")
+        done = {entry.event.task for entry in entries if isinstance(entry.event, ev.AttemptSucceeded)}
+        missing = {request for task in done for request in requests_of(run, task)} - self._made
+        self.require(not missing, f"{run}: done without {sorted(missing)}")
 
 
 def _finished(event: ev.Event, workers: dict[TaskId, str]) -> list[tuple[str, str]]:
@@ -238,8 +268,8 @@ def _finished(event: ev.Event, workers: dict[TaskId, str]) -> list[tuple[str, st
     match event:
         case ev.AttemptStarted():
             workers[event.task] = event.worker
-        case ev.StepFinished():
-            return [("step", f"{event.task}/{event.attempt}/{event.step}")]
+        case ev.AttemptFailed() if event.failure.kind == "uncertain":
+            pass  # it goes on when it is known what became of its effect
         case ev.AttemptSucceeded() | ev.AttemptFailed():
             return [("attempt", f"{event.task}/{event.attempt}")]
         case ev.TaskRefined():
@@ -254,14 +284,20 @@ def _finished(event: ev.Event, workers: dict[TaskId, str]) -> list[tuple[str, st
 
 
 def again(entries: list[ev.Entry]) -> Counter[str]:
-    """How often a person had the effects of each task done once more."""
-    asked: dict[int, TaskId] = {}
+    """How often an effect was made once more after a look outside, by key."""
+    asked: ev.InputRequested | None = None
+    keys: dict[tuple[TaskId, int], str] = {}
     found: Counter[str] = Counter()
-    for entry in entries:
-        if isinstance(entry.event, ev.InputRequested):
-            asked[entry.event.number] = entry.event.task
-        elif isinstance(entry.event, ev.InputAnswered) and entry.event.verdict == "again":
-            found[asked[entry.event.number]] += 1
+    for event in (entry.event for entry in entries):
+        if isinstance(event, ev.StepStarted):
+            keys[event.task, event.step] = event.key
+        elif isinstance(event, ev.StepLookedUp):
+            found[keys[event.task, event.step]] += event.outcome == "absent"
+        elif isinstance(event, ev.InputRequested):
+            asked = event
+        elif isinstance(event, ev.InputAnswered) and asked is not None and asked.what == "effect":
+            said = {verdict.call: verdict.verdict for verdict in event.also} | {asked.calls[0].call: event.verdict}
+            found.update(call.key for call in asked.calls if said.get(call.call) == "again")
     return found
 
 

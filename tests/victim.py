@@ -15,19 +15,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from chargehand.engine.budget import NOTHING, Amount, Budget
-from chargehand.engine.events import Effect, Entry, Failure, InputAnswered, InputRequested, RunRequested
+from chargehand.engine.events import CallVerdict, Effect, Entry, Failure, InputAnswered, InputRequested, RunRequested
+from chargehand.engine.failure import PendingCall
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Edge, Plan, Task, TaskId
 from chargehand.engine.policy import Breaking, Limits, Policy, Retry
 from chargehand.engine.roster import Agent, Roster
-from chargehand.engine.value import encode_value
+from chargehand.engine.state import Step
 from chargehand.errors import Fenced, Refused
 from chargehand.journal.codec import encode
 from chargehand.journal.protocol import RunRow
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.journal.store import open_journal
 from chargehand.runtime import executor as runtime_executor
-from chargehand.runtime.executor import Done, Proposal, Refined, StepContext, WorkFailed
+from chargehand.runtime.executor import Done, EffectUnknown, Proposal, Refined, StepContext, WorkFailed
 from chargehand.runtime.runner import Outcome, Runner
 
 FENCED = 3
@@ -75,12 +76,32 @@ def request_of(run: str) -> RunRequested:
     )
 
 
+def rounds_of(run: str, task: TaskId) -> tuple[tuple[Effect, ...], ...]:
+    """Return what the calls of a task do to the world, in rounds; the calls of a round are made at once."""
+    kind = dice("rounds", run, task).choice(("any", "any", "two effects", "one reply"))
+    if kind == "two effects":
+        return (("read",), ("effect",), ("effect",))
+    if kind == "one reply":
+        return (("read",), ("effect", "effect"))
+    return tuple((dice(f"{run}/{task}/{step}").choice(EFFECTS),) for step in range(dice(run, task).randint(0, 3)))
+
+
+def requests_of(run: str, task: TaskId) -> list[str]:
+    """Return what the calls of a task are asked for, in their order."""
+    return [f"{run}/{task}/{step}" for step in range(sum(map(len, rounds_of(run, task))))]
+
+
 class Outside:
     """The world as it is: one line a call that happened, on the disk before anybody hears of it."""
 
     def __init__(self, directory: Path, *, sync: bool) -> None:
         self._sync = sync
-        self._file = os.open(directory / "outside.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._path = directory / "outside.log"
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def knows(self, key: str) -> bool:
+        """Return whether a call happened under an idempotency key."""
+        return any(line.split("\t")[2] == key for line in self._path.read_text().splitlines())
 
     def happened(self, *words: str) -> None:
         os.write(self._file, ("\t".join(words) + "\n").encode())
@@ -106,11 +127,14 @@ class Executor(runtime_executor.Executor):
         run = brief.goal
         task = brief.work.task
         number = brief.work.number
-        steps = dice(run, task).randint(0, 3)
-        for step in range(steps):
-            await self._step(run, task, step, context)
+        rounds = rounds_of(run, task)
+        requests = iter(requests_of(run, task))
+        for effects in rounds:
+            async with asyncio.TaskGroup() as calls:
+                for effect in effects:
+                    calls.create_task(self._step(run, next(requests), effect, context))
         await self._call(run, "attempt", f"{task}/{number}")
-        used = NOTHING if steps else CALL
+        used = NOTHING if rounds else CALL
         fate = dice(run, task, number).random()
         if fate < 0.15:
             raise WorkFailed(Failure("network", "the line went dead"), used)
@@ -120,15 +144,18 @@ class Executor(runtime_executor.Executor):
             raise WorkFailed(Failure("logic", "not allowed", permanent=True))
         return Done([task] * (number % 3 + 1), used)
 
-    async def _step(self, run: str, task: TaskId, step: int, context: StepContext) -> None:
-        request = f"{run}/{task}/{step}"  # not the attempt: the next one must not do an effect again
-        effect = dice(request).choice(EFFECTS)
-
+    async def _step(self, run: str, request: str, effect: Effect, context: StepContext) -> None:
         async def call(key: str) -> Done:
-            await self._call(run, effect, key, request)
-            return Done({"step": step}, CALL)
+            await self._call(run, effect, key, request, str(context.where.attempt))
+            return Done({"request": request}, CALL)
 
-        await context.step("tool", call, request=request, effect=effect, reserve=CALL)
+        looks = effect == "effect" and dice("looks", run).random() < 0.4
+        await context.step("tool", call, request=request, effect=effect, reserve=CALL, look=looks)
+
+    async def look_up(self, brief: Brief, step: Step) -> Done | None:
+        if dice("look", step.key).random() < 0.2:
+            raise EffectUnknown
+        return Done({"key": step.key}) if self._outside.knows(step.key) else None
 
     async def plan(self, brief: Brief, context: StepContext) -> Proposal:
         await self._call(brief.goal, "plan", str(brief.work.number))
@@ -154,19 +181,27 @@ class Executor(runtime_executor.Executor):
         return Done(f"from {len(brief.inputs)} results, without {len(brief.gaps)}", CALL)
 
 
-def verdict(run: str, question: InputRequested) -> InputAnswered:
-    """What a person says, the same at every asking."""
+def verdict(run: str, question: InputRequested, outside: Outside) -> InputAnswered:
+    """Return what a person says, the same at every asking: what became of an effect is looked up first."""
     if question.what == "plan":
         return InputAnswered(question.number, "approve")
-    said = dice("person", run, question.number).choice(("done", "again", "fail"))
-    return InputAnswered(question.number, said, result=encode_value(["a person says so"]))
+    first, *also = [_became(run, call, outside) for call in question.calls]
+    return InputAnswered(question.number, first.verdict, result=first.result, also=tuple(also))
 
 
-async def carry(driver: Runner, run: str, *, new: bool) -> Outcome:
+def _became(run: str, call: PendingCall, outside: Outside) -> CallVerdict:
+    if dice("person", run, call.key).random() < 0.1:
+        return CallVerdict(call.call, "fail")
+    if outside.knows(call.key):
+        return CallVerdict(call.call, "done", result=["a person says so"])
+    return CallVerdict(call.call, "again")
+
+
+async def carry(driver: Runner, run: str, outside: Outside, *, new: bool) -> Outcome:
     """One run to its end, with somebody to answer its questions."""
     found = await (driver.start(run, request_of(run)) if new else driver.resume(run))
     while found.question is not None:
-        found = await driver.resume(run, verdict(run, found.question))
+        found = await driver.resume(run, verdict(run, found.question, outside))
     return found
 
 
@@ -194,7 +229,8 @@ async def live(options: argparse.Namespace) -> None:
         journal = await open_journal(options.store, durability=durability)
     else:
         journal = await SqliteJournal.open(directory / "runs.db", stale=options.stale, durability=durability)
-    driver = Runner(journal, Executor(Outside(directory, sync=not options.quick), options.pace), listener=tell)
+    outside = Outside(directory, sync=not options.quick)
+    driver = Runner(journal, Executor(outside, options.pace), listener=tell)
     rows = await journal.runs()
     unfinished = [row.run for row in rows if row.ended is None]
     say("open", len(unfinished))
@@ -205,7 +241,7 @@ async def live(options: argparse.Namespace) -> None:
             new = not unfinished
             run = next(fresh) if new else unfinished.pop()
             try:
-                found = await carry(driver, run, new=new)
+                found = await carry(driver, run, outside, new=new)
             except Refused as error:  # somebody else has finished it
                 say("refused", run, error)
                 continue

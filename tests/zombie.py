@@ -64,11 +64,12 @@ async def take_over(path: Path) -> SqliteJournal | None:
 
 async def finish(journal: SqliteJournal, directory: Path) -> list[str]:
     """Resume what is unfinished, once its owner counts as frozen, and drive it to its end."""
-    driver = Runner(journal, Executor(Outside(directory, sync=True), PACE))
+    outside = Outside(directory, sync=True)
+    driver = Runner(journal, Executor(outside, PACE))
     runs = await unfinished(journal)
     async with asyncio.TaskGroup() as jobs:
         for run in runs:
-            jobs.create_task(_finish_run(driver, run))
+            jobs.create_task(_finish_run(driver, run, outside))
     return runs
 
 
@@ -79,11 +80,11 @@ async def finish_new(path: Path, directory: Path) -> None:
     await journal.close()
 
 
-async def _finish_run(driver: Runner, run: str) -> None:
+async def _finish_run(driver: Runner, run: str, outside: Outside) -> None:
     until = time.monotonic() + PATIENCE
     while True:
         try:
-            await carry(driver, run, new=False)
+            await carry(driver, run, outside, new=False)
         except RunBusy:
             if time.monotonic() > until:
                 raise

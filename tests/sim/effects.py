@@ -17,16 +17,15 @@ from pathlib import Path
 
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine import events as ev
-from chargehand.engine.failure import Failure
+from chargehand.engine.failure import Failure, PendingCall
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
-from chargehand.engine.value import encode_value
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.request_facts import Working
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.team import Team
-from chargehand.tools.tool import Tool, tool
+from chargehand.tools.tool import CallKey, Tool, Unknown, tool
 from tests.runtime.streams import rows, written
 from tests.sim.loop import VirtualLoop
 from tests.sim.nested import EPOCH, RUN, Crash, Mortal, Violation
@@ -56,19 +55,31 @@ class Bank:
 
     def __init__(self, chance: random.Random) -> None:
         self.paid: Counter[str] = Counter()
+        self.keys: set[str] = set()
+        """The idempotency keys of what was paid."""
+        self.tells = chance.random() < 0.3
+        """It can be asked whether a payment happened."""
         self.tainted: dict[str, bool] = {}  # bills, and whether who first wanted to pay one had read a page before
         self._receipt = chance.choice(_RECEIPTS) if chance.random() < 0.6 else "paid"
 
     def pay_tool(self, *, approval: bool) -> Tool:
-        @tool(effect="effect", approve=approval, trusted=True)
-        async def pay(bill: str) -> object:
+        @tool(effect="effect", approve=approval, trusted=True, happened=self.look_up if self.tells else None)
+        async def pay(bill: str, key: CallKey) -> object:
             """Pay a bill."""
             await asyncio.sleep(0.1)
             self.paid[bill] += 1
+            self.keys.add(key)
             await asyncio.sleep(0.1)
             return self._receipt
 
         return pay
+
+    async def look_up(self, arguments: Mapping[str, object], key: str) -> object:
+        """Return what a payment came to, None where it did not happen, or for some bills that nobody knows."""
+        await asyncio.sleep(0.1)
+        if str(arguments["bill"]).endswith("1"):
+            return Unknown
+        return "paid, as the bank says" if key in self.keys else None
 
 
 @tool(quick=True)
@@ -241,9 +252,8 @@ class Seed:
     def _answer(self, asked: ev.InputRequested) -> ev.InputAnswered:
         """What the person says of a call is always the same; a person looks at what the question shows."""
         if asked.what == "effect":
-            verdict = self.chance.choice(("done", "again", "fail"))
-            result = encode_value({"value": "a person says so"}) if verdict == "done" else ev.NULL
-            return ev.InputAnswered(asked.number, verdict, result=result)
+            first, *others = [self._became(call) for call in asked.calls]
+            return ev.InputAnswered(asked.number, first.verdict, result=first.result, also=tuple(others))
         self.require(asked.what == "tool" and asked.question is not None, f"asked about {asked}")
         assert asked.question is not None
         self.require(asked.question.tool == "pay" and "bill" in asked.question.arguments, f"asked about {asked}")
@@ -254,6 +264,14 @@ class Seed:
         )
         verdict = "approve" if self._allows(asked.question.arguments) else "reject"
         return ev.InputAnswered(asked.number, verdict, also=also)
+
+    def _became(self, call: PendingCall) -> ev.CallVerdict:
+        """What became of a payment, as the bank's book has it."""
+        if self.chance.random() < 0.2:
+            return ev.CallVerdict(call.call, "fail")
+        if call.key in self.bank.keys:
+            return ev.CallVerdict(call.call, "done", result={"receipt": "a person says so"})
+        return ev.CallVerdict(call.call, "again")
 
     def _allows(self, arguments: Mapping[str, object]) -> bool:
         return random.Random(f"person/{self.seed}/{arguments['bill']}").random() < 0.7
@@ -269,15 +287,12 @@ class Seed:
         for run, entries in runs.items():
             asked = _open_question(entries)
             self.require(asked is None, f"{run} asked {asked}, and was not answered")
-        approved, again = _verdicts(top)
-        doubts = sum(again.values())
+        approved = _approvals(top)
         for bill, times in self.bank.paid.items():
             allowed = approved[bill]
             asked_first = self.approval or self.bank.tainted[bill]
             most = allowed if asked_first else 1 + allowed
-            self.require(
-                times <= most + doubts, f"{bill} was paid {times} times; allowed: {most} and {doubts} in doubt"
-            )
+            self.require(times <= most, f"{bill} was paid {times} times; allowed: {most}")
             self.require(self._allows({"bill": bill}) or not asked_first, f"{bill} was paid, and a person said no")
 
 
@@ -291,27 +306,19 @@ def _open_question(entries: Sequence[ev.Entry]) -> ev.InputRequested | None:
     return asked
 
 
-def _verdicts(entries: Sequence[ev.Entry]) -> tuple[Counter[str], Counter[str]]:
-    """How often each bill was allowed by a person in the outermost run, and what was to be done again after a doubt."""
+def _approvals(entries: Sequence[ev.Entry]) -> Counter[str]:
+    """How often each bill was allowed by a person in the outermost run."""
     approved: Counter[str] = Counter()
-    again: Counter[str] = Counter()
     asked: ev.InputRequested | None = None
     for entry in entries:
         if isinstance(entry.event, ev.InputRequested):
             asked = entry.event
-        if not isinstance(entry.event, ev.InputAnswered) or asked is None:
+        if not isinstance(entry.event, ev.InputAnswered) or asked is None or asked.what != "tool":
             continue
-        if entry.event.verdict == "again":
-            again[asked.task] += 1
-        if asked.question is None or asked.what != "tool":
-            continue
-        if entry.event.verdict == "approve":
-            approved[str(asked.question.arguments["bill"])] += 1
-        others = {one.call: str(one.arguments["bill"]) for one in asked.question.also}
-        for one in entry.event.also:
-            if one.verdict == "approve":
-                approved[others[one.call]] += 1
-    return approved, again
+        said = {verdict.call: verdict.verdict for verdict in entry.event.also}
+        said[asked.calls[0].call] = "approve" if entry.event.verdict == "approve" else "reject"
+        approved.update(str(call.arguments["bill"]) for call in asked.calls if said.get(call.call) == "approve")
+    return approved
 
 
 # --- many seeds

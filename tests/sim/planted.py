@@ -52,13 +52,13 @@ BUGS = (
     Bug(
         "an answer in words is forgotten",
         "engine/fold.py",
-        "        progress.replies = {**(progress.replies or {}), question.key: event.result}\n",
+        "        progress.replies = {**(progress.replies or {}), question.key: encode_value(event.result)}\n",
         "        pass\n",
     ),
     Bug(
         "any answer is taken for one of the options",
         "engine/admit.py",
-        "options and not question.free_text and decode_value(report.result) not in options",
+        "options and not question.free_text and value not in options",
         "options and False",
     ),
     Bug(
@@ -371,26 +371,27 @@ BUGS = (
     Bug(
         "an effect in doubt is done again",
         "engine/fold.py",
-        "    if not goes_on:\n        _judge(state, progress, EFFECT_IN_DOUBT)\n    else:",
-        "    if True:",
+        "        _judge(state, progress, EFFECT_IN_DOUBT)\n    else:\n        progress.steps = _kept_steps(progress)\n",
+        "        pass\n    if True:\n        progress.steps = "
+        "{at: step for at, step in _kept_steps(progress).items() if step.result is not None}\n",
     ),
     Bug(
         "an effect is done again by the next attempt",
-        "engine/fold.py",
-        'if step.effect == "effect" and step.result is not None and step.good:',
+        "engine/state.py",
+        'if step.kind == "tool" and step.effect == "effect" and step.result is not None and step.good:',
         "if False:",
     ),
     Bug(
         "an effect whose result is no JSON is not recorded",
         "runtime/context.py",
-        "encode_or_text(done.value)[0]",
-        "encode_value(done.value)",
+        'result = encode_value(done.value) if effect == "read" else encode_or_text(done.value)[0]',
+        "result = encode_value(done.value)",
     ),
     Bug(
         "recorded steps are lost on resume",
         "engine/fold.py",
-        "return {number: step for number, step in (progress.steps or {}).items() if step.result is not None}",
-        "return {}",
+        'if step.result is not None or step.effect == "effect"}',
+        'if step.result is None and step.effect == "effect"}',
     ),
     Bug(
         "a resumed attempt counts as another",
@@ -498,14 +499,14 @@ BUGS = (
     Bug(
         "what a person said of another call of the reply is forgotten",
         "engine/fold.py",
-        "answers[keys[verdict.call]] = _refusal(verdict)",
-        "pass",
+        "            if call.call in verdicts:\n",
+        "            if call.call == asked.calls[0].call:\n",
     ),
     Bug(
         "a verdict is taken for another call",
         "engine/fold.py",
-        "answers[keys[verdict.call]] = _refusal(verdict)",
-        "answers[keys[verdict.call]] = _refusal(event)",
+        "_note_verdict(progress, call, verdicts[call.call], answers)",
+        "_note_verdict(progress, call, event, answers)",
     ),
     Bug(
         "the cap that ended a run is not named",
@@ -634,7 +635,12 @@ EFFECTS = (
         "                if same_as != number:",
         "                if False:",
     ),
-    Bug("an effect that was had is had again unasked", "agents/tool_calls.py", 'return "repeated"', "return None"),
+    Bug(
+        "an effect that was had is had again unasked",
+        "agents/tool_calls.py",
+        'in self._acted:\n            return "repeated"',
+        "in self._acted:\n            return None",
+    ),
     Bug(
         "a question of a team inside is not asked outside",
         "agents/nested.py",
@@ -662,8 +668,8 @@ EFFECTS = (
     Bug(
         "leave for one call is leave for all of them",
         "agents/tool_calls.py",
-        "key = digest(*which, str(times))",
-        "key = digest(*which)",
+        "return digest(*which, str(times)), times",
+        "return digest(*which), times",
     ),
 )
 """What a bank's own book must tell about effects and the questions before them."""
