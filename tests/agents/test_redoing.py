@@ -221,6 +221,13 @@ async def test_an_idempotent_call_has_the_same_key_in_a_run_that_redoes_it() -> 
     assert (found.ending, len(desk.keys), len(set(desk.keys))) == ("complete", 2, 1)
 
 
+async def test_equal_idempotent_calls_of_a_task_share_a_key() -> None:
+    desk = Desk()
+    store = calls(call("store", name="Ott"))
+    found = await desk.team(by_step(store, store, "It is stored.")).run("Count", run="r")
+    assert (found.ending, len(desk.keys), len(set(desk.keys))) == ("complete", 2, 1)
+
+
 async def test_what_a_person_answered_is_not_asked_again_by_a_run_that_redoes_the_task() -> None:
     journal = MemoryJournal()
     ask = calls(call("ask_person", question="Which account?"))
