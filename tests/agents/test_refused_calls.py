@@ -16,6 +16,7 @@ from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, plan, refused_calls, team
 from tests.agents.test_break_resume import APPLES, PEARS, by_step
+from tests.agents.test_redoing import fork
 
 OTT = ("pay", {"to": "Ott"})
 QUICK = Policy(retry=Retry(base=0.001, ceiling=0.001), tainted_effects="allow")
@@ -135,3 +136,15 @@ async def test_a_question_in_words_that_nobody_answers_is_no_refused_call() -> N
     assert found.question is not None
     found = await executor.resume("r", ev.InputAnswered(found.question.number, "reject", "I do not know"))
     assert (found.ending, refused_calls(found)) == ("complete", [])
+
+
+async def test_a_run_that_redoes_the_work_asks_again_about_a_refused_call() -> None:
+    desk, journal = Desk(), MemoryJournal()
+    script = model(work=by_step(pay_to("Ott"), "Ott was paid."))
+    executor = team(script, Worker("ann", tools=[desk.pay]), policy=QUICK, journal=journal)
+    assert refused_calls(await answered(executor, "reject")) == [OTT]
+    found = await fork(executor)
+    assert found.question is not None
+    assert (found.ending, found.question.calls[0].because, desk.paid) == ("needs_input", "declared", [])
+    assert (await executor.resume("r2", "approve")).ending == "complete"
+    assert desk.paid == ["Ott"]
