@@ -32,6 +32,44 @@ def test_it_says_whose_earlier_tasks_are_shown(tmp_path: Path) -> None:
     assert "earlier tasks (ann): kept apart by the labels session and user; served, else by key" in done.stderr
 
 
+EFFECTS = '''
+"""Tools with effects."""
+from chargehand import CallKey, tool
+
+@tool(effect="effect")
+def pay(euros: float) -> str:
+    """Pay."""
+    return "paid"
+
+@tool(effect="effect")
+def book(seat: str, key: CallKey) -> str:
+    """Book a seat."""
+    return "booked"
+
+@tool(effect="effect", happened=lambda arguments, key: None)
+def mail(to: str) -> str:
+    """Send a mail."""
+    return "sent"
+'''
+
+
+@pytest.mark.parametrize(
+    ("policy", "outcome"),
+    [("", "a person is asked whether it happened"), ("policy: {uncertain: fail}\n", "its task fails")],
+)
+def test_it_says_what_a_crash_does_to_an_effect_that_nothing_can_look_up(
+    tmp_path: Path, policy: str, outcome: str
+) -> None:
+    (tmp_path / "tools.py").write_text(EFFECTS)
+    tools = "tools: {pay: 'tools:pay', book: 'tools:book', mail: 'tools:mail'}"
+    worker = "workers: {ann: {description: Pays., tools: [pay, book, mail]}}"
+    write(tmp_path, f"version: 1\nname: good\n{policy}{worker}\n{tools}\n")
+    done = chargehand(tmp_path, "check")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert f"  pay: after a crash {outcome}; take a CallKey or give happened= to look it up" in done.stderr
+    assert json.loads(chargehand(tmp_path, "check", "--json").stdout)["in_doubt"] == ["pay"]
+
+
 def test_every_finding_has_a_line(tmp_path: Path) -> None:
     write(tmp_path, BAD)
     done = chargehand(tmp_path, "check", "--team", "team.yaml")

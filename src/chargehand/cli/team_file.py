@@ -188,6 +188,10 @@ def _summarize(console: Console, team: Description, tone: Tone) -> None:
             names = listed(team.memory.remembering)
             console.prose(f"  earlier tasks ({names}): kept apart by the labels session and user; served, else by key")
         _list_nested_teams(console, team.workers)
+        if team.in_doubt:
+            outcome = "a person is asked whether it happened" if team.uncertain == "ask" else "its task fails"
+            advice = "take a CallKey or give happened= to look it up"
+            console.prose(f"  {', '.join(team.in_doubt)}: after a crash {outcome}; {advice}")
     errors = len(team.errors)
     verdict = "all is well"
     if team.findings:

@@ -1,6 +1,8 @@
 """A team file looked at from all sides: what it holds, and everything that is wrong with it."""
 
+from collections.abc import Iterable
 from pathlib import Path as File
+from typing import Literal
 
 from msgspec import Struct
 
@@ -13,6 +15,7 @@ from chargehand.config.source import FileFinding, UnreadableFile, find_team, rea
 from chargehand.config.validate import validate
 from chargehand.models.providers import BUILT_IN, without_secrets
 from chargehand.models.resolve import Finder
+from chargehand.tools.tool import Tool
 
 
 class WorkerLine(Struct, frozen=True):
@@ -49,6 +52,10 @@ class Description(Struct):
     """All that the file declares or a worker names."""
     models: list[str] = []
     memory: MemoryLine | None = None
+    in_doubt: list[str] = []
+    """Tools whose effects nothing can look up after a crash: they have no look-up and take no idempotency key."""
+    uncertain: Literal["fail", "ask"] = "ask"
+    """What happens to such a call after a crash: a person is asked, or its task fails."""
     findings: list[FileFinding] = []
 
     @property
@@ -90,6 +97,8 @@ def _describe_python(name: str, model: str) -> Description:
         workers=lines,
         tools=sorted({tool for line in lines for tool in line.tools}),
         models=sorted({line.model for line in lines if line.model}),
+        in_doubt=_find_effects_in_doubt(worker.tools for worker in team.spec.workers),
+        uncertain=team.policy.uncertain,
     )
 
 
@@ -106,6 +115,9 @@ def _describe_team(description: Description, build: TeamBuild) -> None:
     description.workers = _describe_workers(build)
     declared = {tool.name for tools in build.tools.values() for tool in tools}
     description.tools = sorted(declared.union(*(worker.tools for worker in description.workers)))
+    used = [worker.tools for team in teams for worker in team.workers]
+    description.in_doubt = _find_effects_in_doubt([*used, *(tools for team in teams for tools in team.tools.values())])
+    description.uncertain = build.shape.policy.uncertain
     description.memory = _describe_memory(build)
     description.models = sorted({without_secrets(handle) for team in teams for _, handle in named_models(team)})
     own = description.file  # what is wrong here first, then what is wrong in the teams inside
@@ -127,6 +139,12 @@ def _describe_workers(build: TeamBuild) -> list[WorkerLine]:
         )
         lines.append(line)
     return lines
+
+
+def _find_effects_in_doubt(groups: Iterable[Iterable[object]]) -> list[str]:
+    """Return the names of tools with effects that nothing can look up after a crash."""
+    effects = [tool for tools in groups for tool in tools if isinstance(tool, Tool) and tool.effect == "effect"]
+    return sorted({tool.name for tool in effects if tool.happened is None and not tool.takes_key})
 
 
 def _teams_inside(build: TeamBuild) -> list[TeamBuild]:

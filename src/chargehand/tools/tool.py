@@ -183,6 +183,11 @@ class Tool(Declared, frozen=True):
         return self.spec.name
 
     @property
+    def takes_key(self) -> bool:
+        """Return whether the function is given the idempotency key of a call."""
+        return self.arguments is not None and bool(self.arguments.key or self.arguments.caller)
+
+    @property
     def may_need_approval(self) -> bool:
         """Whether a person is asked before some of its calls, or all of them."""
         return self.approve or bool(self.conditions) or self.decides is not None
