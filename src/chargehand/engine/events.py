@@ -97,6 +97,8 @@ class Material(Struct, frozen=True, omit_defaults=True):
 class RecordedStep(Struct, frozen=True, omit_defaults=True):
     """A finished step of an earlier attempt, for one that goes on from it in a run of its own."""
 
+    number: int
+    """The number of the step in its attempt."""
     name: str
     """The name of the step."""
     request: str
@@ -136,8 +138,8 @@ class EarlierAttempts(Struct, frozen=True, omit_defaults=True):
     """Calls that earlier attempts, or an earlier run, made for the task and that changed something."""
     failed_calls: dict[str, int] = {}
     """How often a call failed, by a hash of tool and arguments: an approval of it is used up."""
-    steps: dict[int, RecordedStep] = {}
-    """Finished steps that the attempt goes on from, by number; empty: it begins anew."""
+    steps: tuple[RecordedStep, ...] = ()
+    """Finished steps that the attempt goes on from; empty: it begins anew."""
     began: Instant = 0.0
     """When the run around it began, in seconds since 1970: the day it is for all who work for it."""
     planned: bool = False

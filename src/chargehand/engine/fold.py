@@ -70,7 +70,7 @@ def _take_earlier(progress: Progress, earlier: ev.EarlierAttempts, now: Instant)
     if earlier.steps:
         progress.keep = True
         progress.steps = {
-            number: Step(
+            step.number: Step(
                 name=step.name,
                 effect=step.effect,
                 request=step.request,
@@ -82,7 +82,7 @@ def _take_earlier(progress: Progress, earlier: ev.EarlierAttempts, now: Instant)
                 at=step.at or now,
                 calls=step.calls,
             )
-            for number, step in earlier.steps.items()
+            for step in earlier.steps
         }
     progress.attempt = earlier.count
     progress.failure = earlier.failure

@@ -129,7 +129,7 @@ def _earlier(context: StepContext, brief: Brief) -> ev.EarlierAttempts:
         effects=brief.effects or {},
         calls=brief.earlier,
         failed_calls=brief.failed_calls or {},
-        steps={number: _record(step) for number, step in (brief.steps or {}).items()} if brief.keep else {},
+        steps=tuple(_record(number, step) for number, step in (brief.steps or {}).items()) if brief.keep else (),
         answers=brief.answers or {},
         replies=brief.replies or {},
         refused=brief.refused,
@@ -138,9 +138,10 @@ def _earlier(context: StepContext, brief: Brief) -> ev.EarlierAttempts:
     )
 
 
-def _record(step: Step) -> ev.RecordedStep:
+def _record(number: int, step: Step) -> ev.RecordedStep:
     assert step.result is not None, "an attempt in another process goes on from finished steps only"
     return ev.RecordedStep(
+        number=number,
         name=step.name,
         request=step.request,
         result=step.result,
