@@ -76,7 +76,7 @@ def test_the_list_of_runs_is_told_as_it_changes_with_the_question_in_the_line(ho
         assert (first["title"], first["question"]) == ("What do 40 tomato seedlings cost, and what do…", None)
         asking = home.begin(approve=True)
         asked = next(line for _, line in lines if line["run"] == asking and line["state"] == "needs_input")
-        assert asked["question"] == {"what": "plan", "task": "", "text": "", "tool": ""}
+        assert asked["question"] == {"what": "plan", "task": "", "text": "", "tool": "", "calls": 0}
         home.let_go()
         ended = next(line for _, line in lines if line["run"] == before and line["state"] == "complete")
         assert (ended["done"], ended["running"], ended["failed"]) == (2, 0, 0)
@@ -270,7 +270,8 @@ def test_a_worker_asks_a_person_and_the_question_outlives_the_server(tmp_path: P
                 "what": "question",
                 "task": "paint",
                 "text": "How many coats?",
-                "tool": "ask_person",
+                "tool": "",
+                "calls": 0,
             }
             assert shown["question"] == waiting["question"]
             assert shown["question"]["question"]["schema"] == {"type": "integer"}
@@ -321,8 +322,10 @@ def test_a_question_is_answered_on_the_command_line(tmp_path: Path) -> None:
         waiting = chargehand(tmp_path, "run", *words, "Paint the shed.")
         assert (waiting.returncode, "How many coats?" in waiting.stderr) == (4, True), waiting.stderr
         assert "--answer TEXT" in waiting.stderr
-        done = chargehand(tmp_path, "resume", "shed", "--team", "team.yaml", "--answer", "three")
-        assert (done.returncode, '"three"' in done.stdout) == (0, True), done.stderr
+        refused = chargehand(tmp_path, "resume", "shed", "--team", "team.yaml", "--answer", "three")
+        assert (refused.returncode, "must be integer" in refused.stderr) == (2, True), refused.stderr
+        done = chargehand(tmp_path, "resume", "shed", "--team", "team.yaml", "--answer", "3")
+        assert (done.returncode, "I was told" in done.stdout) == (0, True), done.stderr
 
 
 def test_a_packed_stream_can_be_read_as_it_comes(home: Garden) -> None:
