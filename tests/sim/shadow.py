@@ -39,8 +39,6 @@ class Refusal(Struct):
 
     tool: str
     arguments: dict[str, object]
-    attempt: int
-    after: int
 
 
 MOST_LOOKS = 5
@@ -99,7 +97,18 @@ class Gauge(Struct):
     probe: float = 0.0
 
 
-OPEN = ("waiting", "ready", "running", "failed attempt", "refining", "backing off", "expanded", "asking", "asks leave")
+OPEN = (
+    "waiting",
+    "ready",
+    "running",
+    "failed attempt",
+    "refining",
+    "backing off",
+    "expanded",
+    "asking",
+    "asks leave",
+    "stopped",
+)
 
 
 class Shadow:
@@ -122,6 +131,7 @@ class Shadow:
         self.paused = False
         self.released_at: float | None = None
         self.time_up = False
+        self.is_cancelled = False
         self.question: ev.InputRequested | None = None
         self.answered: dict[str, str] = {}  # verdicts of a person, by call
         self.told_planner: dict[str, object] = {}  # what a person answered to the planner, by question
@@ -266,8 +276,7 @@ class Shadow:
                 continue
             self.answered[call.text] = verdicts[call.call]
             if verdicts[call.call] == "reject":
-                finished = [number for number, step in node.calls.items() if not step.is_open]
-                node.refusals.append(Refusal(call.tool, call.arguments, node.attempt, max(finished, default=0)))
+                node.refusals.append(Refusal(call.tool, call.arguments))
 
     def _doubts_resolved(self, asked: ev.InputRequested, event: ev.InputAnswered) -> None:
         """Oracle 27: a verdict is for one effect; an attempt goes on when none of its effects is in doubt."""
@@ -438,16 +447,12 @@ class Shadow:
         call.is_open = False
         self._settle(("step", event.task, event.step), event.used)
         if event.good and call.effect != "read":
-            self._make_good(node, event, call)
+            self._make_good(node, call)
 
-    def _make_good(self, node: Node, event: ev.StepFinished, call: Call) -> None:
-        """Oracle 30: a later call of the tool, by a model that knew of the refusal, makes the oldest one good."""
-        for refusal in node.refusals:
-            replies = [number for number, one in node.calls.items() if one.kind == "model" and number > refusal.after]
-            knew = event.attempt > refusal.attempt or any(number < event.step for number in replies)
-            if refusal.tool == call.name and knew:
-                node.refusals.remove(refusal)
-                return
+    def _make_good(self, node: Node, call: Call) -> None:
+        """Oracle 30: only the very call that was refused makes the refusal good."""
+        made = (call.name, call.arguments)
+        node.refusals = [refusal for refusal in node.refusals if (refusal.tool, refusal.arguments) != made]
 
     def _steplookedup(self, event: ev.StepLookedUp) -> None:
         node = self.nodes[event.task]
@@ -710,9 +715,7 @@ class Shadow:
         for task, node in self.nodes.items():
             if node.status == "running":
                 self._close(task, node.attempt, None, cut_off=True)
-                pending = node.open_steps()
-                waits = bool(pending) and all(call.kind in ("subteam", "worker") for call in pending.values())
-                node.resumes += self.released_at is None and not waits
+                node.resumes += self.released_at is None and not self._has_run(node)
                 node.drop_reads()
                 if node.open_effects() and not node.may_look():
                     node.status = "failed attempt"
@@ -736,6 +739,25 @@ class Shadow:
         assert self.requested is not None
         self.requested = structs.replace(self.requested, deadline=self.requested.deadline + seconds)
         self.waited += seconds
+
+    def _cancelrequested(self, _event: ev.CancelRequested) -> None:
+        self.is_cancelled = True
+
+    def _workstopped(self, _event: ev.WorkStopped) -> None:
+        """Oracle 31: a cancelled run stops its work, and waits a moment for the runs inside it."""
+        self.require(self.is_cancelled, "31: work was stopped, and nobody cancelled the run")
+        waiting = [task for task, node in self.nodes.items() if node.status == "running" and self._has_run(node)]
+        self.require(bool(waiting), "31: the end was put off, and no run inside is waited for")
+        for task, node in self.nodes.items():
+            if node.status == "running":
+                self._close(task, node.attempt, None, cut_off=True)
+                node.status = "stopped"
+        for key in [key for key in self.reserved if key[0] in ("plan", "answer", "refine")]:
+            self._settle(key, None, cut_off=True)
+
+    def _has_run(self, node: Node) -> bool:
+        pending = node.open_steps().values()
+        return bool(pending) and all(call.kind in ("subteam", "worker") for call in pending)
 
     def _runreleased(self, _event: ev.RunReleased) -> None:
         self.released_at = self.at
@@ -763,6 +785,7 @@ class Shadow:
             exhausted = cap.used + cap.needed + cap.kept
             self.require(exhausted > cap.limit or cap.cap == "time", f"21: {cap} was named, and is not reached")
         by_engine = event.reason == "deadline" or any(gap.reason == "budget" and gap.cap for gap in event.gaps)
+        by_engine = by_engine and event.ending != "cancelled"
         self.require(event.cap is not None or not by_engine, "21: a cap ended it and is not named")
         for key in list(self.reserved):
             self._settle(key, None, cut_off=True)

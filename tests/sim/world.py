@@ -124,7 +124,11 @@ class World(Executor):
                 self.problems.append(f"{task} ended without the effect {key}")
 
     async def _make_good(self, brief: Brief, number: int, context: StepContext) -> int:
-        """After a refusal some models read it and call the same tool again, in another way; how many steps it took."""
+        """After a refusal some models read it and call the same tool again, the same way or not.
+
+        Returns:
+            How many steps it took.
+        """
         task = brief.work.task
         wishes = [text for text, why in (brief.answers or {}).items() if why and text.startswith(f"{task}/{number}/")]
         if "which?" in "".join(wishes):
@@ -139,7 +143,8 @@ class World(Executor):
                 return Done("paid less", NOTHING)
 
             await context.step("model", call, kind="model", request=text)
-            await context.step("pay", call, request=text, effect="idempotent")
+            wish = text.rpartition("/")[2] if self.rng("the same", text).random() < 0.5 else "less"
+            await context.step("pay", call, request=text, effect="idempotent", arguments=f'{{"wish":"{wish}"}}')
             steps += 2
         return steps
 
@@ -161,10 +166,15 @@ class World(Executor):
                 self.problems.append(f"the verdict on {text} was {verdict}, and another was taken for it")
         known = {*answers, *self.shadow.answered}
         waiting = [
-            PendingCall(place, text, "pay", key=text) for place, text in enumerate(wishes, 1) if text not in known
+            PendingCall(place, text, "pay", {"wish": text.rpartition("/")[2]}, key=text)
+            for place, text in enumerate(wishes, 1)
+            if text not in known
         ]
         if waiting:
-            question = Question("tool", "pay", call=waiting[0].call, also=tuple(waiting[1:]), key=waiting[0].key)
+            first, *others = waiting
+            question = Question(
+                "tool", "pay", arguments=first.arguments, call=first.call, also=tuple(others), key=first.key
+            )
             raise WorkFailed(Failure("approval", waiting[0].text, question=question), NOTHING)
 
     def _ask_in_words(self, brief: Brief) -> None:
@@ -369,7 +379,7 @@ class World(Executor):
         known = all(left.items() <= (got or {}).items() for left, got in pairs)
         if not known or not set(earlier.refused) <= set(brief.refused):
             self.problems.append(f"{brief.work.task} was not told what was before the run")
-        is_first = brief.work.number == earlier.count + 1 and not self.asks
+        is_first = brief.work.number == earlier.count + 1
         if is_first and earlier.failure is not None and brief.failure != earlier.failure.message:
             self.problems.append(f"{brief.work.task} was not told what failed before the run")
 
