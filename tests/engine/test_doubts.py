@@ -1,8 +1,10 @@
 """Effects in doubt, kept steps and open questions, one entry at a time."""
 
+import pytest
 from msgspec import Raw, structs
 
 from chargehand.engine import events as ev
+from chargehand.engine.admit import admit
 from chargehand.engine.decide import decide
 from chargehand.engine.failure import Failure, Question
 from chargehand.engine.fold import replay
@@ -12,6 +14,7 @@ from chargehand.engine.policy import Breaking, Policy, Retry
 from chargehand.engine.roster import Agent, Roster
 from chargehand.engine.state import RunState, Work
 from chargehand.engine.view import gaps
+from chargehand.errors import Refused
 from tests.requests import request
 
 PAY = TaskId("pay")
@@ -115,3 +118,15 @@ def test_an_attempt_that_goes_on_after_an_answer_is_told_what_failed_before_it()
         started(ASK, 2),
     )
     assert brief(state, Work("attempt", ASK, 2)).failure == "no sources given"
+
+
+def test_nothing_is_reported_of_work_that_a_cancel_stopped() -> None:
+    state = state_after(
+        started(PAY),
+        ev.StepStarted(PAY, 1, step=1, name="team", kind="subteam", effect="idempotent"),
+        ev.CancelRequested("enough"),
+        ev.WorkStopped(),
+    )
+    for report in (ev.AttemptSucceeded(PAY, 1, Raw(b'"late"')), ev.StepFinished(PAY, 1, 1, Raw(b'"late"'))):
+        with pytest.raises(Refused, match="no longer under way"):
+            admit(state, report)
