@@ -659,7 +659,18 @@ class Shadow:
             self.require(told, f"27: {event.task} failed with an effect in doubt, and nobody was asked")
         if node.status == "failed attempt":
             self._check_clock(f"{event.task} is given up")
+            self._check_given_up(node, event)
         self._terminal(event.task, "failed")
+
+    def _check_given_up(self, node: Node, event: ev.TaskFailed) -> None:
+        """Oracle 14: a task is given up when its workers failed often enough; effects in doubt are no failures."""
+        retry = self.plot.policy.retry
+        failure = event.failure
+        if failure.kind not in ("network", "timeout", "resource", "logic") or failure.permanent:
+            return
+        has_time = failure.retry_after <= retry.obey_retry_after and self.work_until() - self.at > 2 * retry.ceiling
+        allowed = retry.fallback_attempts if node.tried else retry.attempts
+        self.require(not has_time or node.failures >= allowed, f"14: {event.task} given up after {node.failures}")
 
     def _taskskipped(self, event: ev.TaskSkipped) -> None:
         if event.reason == "person":
