@@ -221,7 +221,7 @@ BUGS = (
         "progress.failure.message if progress.failure is not None else",
         '"" if progress.failure is not None else',
     ),
-    Bug("a late report of an earlier attempt counts", "engine/admit.py", " or progress.attempt != attempt:", ":"),
+    Bug("a late report of an earlier attempt counts", "engine/admit.py", " or not is_owed:", ":"),
     # limits
     Bug("one slot too many", "engine/decide.py", "limits.width - state.running", "limits.width + 1 - state.running"),
     Bug("one slot too few", "engine/decide.py", "limits.width - state.running", "limits.width - 1 - state.running"),
