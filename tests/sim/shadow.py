@@ -424,7 +424,8 @@ class Shadow:
         self.require(event.step in free[:side_by_side], f"28: step {event.step} of {event.task}, next was {free[0]}")
         self.require(not node.doubts, f"27: {event.task} went on with effects in doubt")
         self._check_key(event)
-        arguments = json.decode(event.arguments) or {}
+        has_none = bytes(event.arguments) == b"null"
+        arguments = {} if has_none else json.decode(event.arguments, type=dict[str, object])
         node.calls[event.step] = Call(
             event.name, event.effect, event.kind, event.request, event.key, event.look, arguments
         )
