@@ -173,7 +173,7 @@ class Play:
             state = self.state()
             if state.ended is not None:
                 return outcome(RUN, state)
-            looks = "slow person" in self.plot.faults and life < 30
+            looks = "slow" in self.plot.faults and life < 30
             only_looks = looks and random.Random(f"looks/{self.plot.seed}/{life}").random() < 0.5
             answers = [] if only_looks else self._answer_to_question()
             return await self.driver.resume(RUN, *answers, wait_for_input=wait, steal=True)  # its holder is gone
@@ -310,7 +310,7 @@ class Play:
 
     async def _person(self) -> None:
         """Answers whatever is asked, sooner or later, and lets a paused run go on; a silent one does neither."""
-        is_slow = "slow person" in self.plot.faults
+        is_slow = "slow" in self.plot.faults
         while True:
             await asyncio.sleep(self._rng.uniform(100, 2_000) if is_slow else self._rng.uniform(1, 20))
             assert self.driver is not None

@@ -32,11 +32,11 @@ FAULTS = (
     "partial",  # results that leave out a part of their task
     "steered",  # a person who skips tasks, gives them to others, and stops attempts
     "doubts",  # effects that break off or hang, several at once, and tools that are asked what became of them
-    "slow person",  # answers after the deadline of many a run, or only looks
+    "slow",  # answers after the deadline of many a run, or only looks
 )
 _DRAWN_APART = frozenset(("pauses", "mistakes", "partial"))
 """Added later, and drawn from a stream of their own: what a seed meant before stays what it means."""
-_DRAWN_ALONE = frozenset(("steered", "doubts", "slow person"))
+_DRAWN_ALONE = frozenset(("steered", "doubts", "slow"))
 """Added later still, each from a stream of its own."""
 HARSH = frozenset(
     (
@@ -54,7 +54,7 @@ HARSH = frozenset(
         "pauses",
         "steered",
         "doubts",
-        "slow person",
+        "slow",
     )
 )
 """With one of these on, the ending depends on when things happen, so that no single one is right."""
@@ -90,7 +90,7 @@ def scenario(seed: int, faults: frozenset[str] | None = None, max_tasks: int = 1
     drawn |= {fault for fault in FAULTS if fault in _DRAWN_APART and apart.random() < 0.25}
     if random.Random(f"steered/{seed}").random() < 0.2:
         drawn |= {"steered"}
-    drawn |= {fault for fault in ("doubts", "slow person") if random.Random(f"{fault}/{seed}").random() < 0.25}
+    drawn |= {fault for fault in ("doubts", "slow") if random.Random(f"{fault}/{seed}").random() < 0.25}
     on = frozenset(drawn if faults is None else drawn & faults)
     roster = _roster(rng)
     if apart.random() < 0.4:  # who gets everything when no plan can be made
