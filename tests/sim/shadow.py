@@ -350,6 +350,7 @@ class Shadow:
         self.require(not self.paused, f"{event.task} started while the run was paused")
         assert self.requested is not None
         self.require(self.at < self.work_until() + 1e-6, f"12: {event.task} started in the time of the answer")
+        self._check_clock(f"{event.task} started")
         unapproved = self.plot.policy.approve and event.task.partition("[")[0] in self.round
         self.require(not unapproved, f"{event.task} started before the plan was approved")
         self.require(event.worker in self.allowed(node.task), f"{event.worker} may not take {event.task}")
