@@ -10,7 +10,7 @@ from chargehand.engine.events import VERSIONS
 from chargehand.engine.fold import replay
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task, TaskId
-from chargehand.engine.value import decode_value, encode_value
+from chargehand.engine.value import decode_value
 from chargehand.errors import Corrupt
 from chargehand.journal.codec import TAGS, UPCASTS, encode
 from chargehand.runtime.executor import Done, Proposal, StepContext
@@ -63,8 +63,8 @@ def carried_on(entries: list[ev.Entry], executor: ScriptedExecutor) -> list[ev.E
     while found.question is not None:
         number = found.question.number
         answers = {
-            "effect": ev.InputAnswered(number, "done"),
-            "question": ev.InputAnswered(number, "answer", result=encode_value("blue")),
+            "effect": ev.InputAnswered(number, "done", result="a person says so"),
+            "question": ev.InputAnswered(number, "answer", result="blue"),
         }
         found = stage.resume(answers.get(found.question.what, ev.InputAnswered(number, "approve")))
     written = stage.play(lambda: stage.journal.read("run"))

@@ -110,6 +110,8 @@ def _grew(old: Json, new: Json) -> bool:
     """Whether both are types of a field, and the new one only allows more words, or more structs of a tagged union."""
     if not (isinstance(old, str) and isinstance(new, str)):
         return False
+    if (old, new) == ("Raw", "object"):  # any JSON, as bytes or decoded: the same in a journal
+        return True
     if old.startswith(_LITERAL) and new.startswith(_LITERAL):
         return set(old.removeprefix(_LITERAL)[:-1].split(", ")) < set(new.removeprefix(_LITERAL)[:-1].split(", "))
     return old.count(_UNION) > 1 and set(old.split(_UNION)) < set(new.split(_UNION))

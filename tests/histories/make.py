@@ -18,7 +18,7 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Edge, Plan, Task, TaskId
 from chargehand.engine.policy import Breaking, Limits, Policy, Retry
 from chargehand.engine.roster import Agent, Match, Roster
-from chargehand.engine.value import encode_value
+from chargehand.engine.state import Step
 from chargehand.models.messages import Message
 from chargehand.runtime.executor import Done, Proposal, StepContext, WorkFailed
 from tests.histories.kept import HERE, expected_of, lines_of, names
@@ -213,7 +213,7 @@ def uncertain() -> Stage:
     second = crashed(stage, executor, died)
     found = second.resume()
     assert found.question is not None
-    second.resume(ev.InputAnswered(found.question.number, "done", result=encode_value({"sent": True})))
+    second.resume(ev.InputAnswered(found.question.number, "done", result={"sent": True}))
     return second
 
 
@@ -386,7 +386,7 @@ class Wonders(Asks):
 def question() -> Stage:
     stage = Stage(Wonders(Script(otherwise=PAID)))
     stage.start(request(None, ROSTER))
-    stage.resume(ev.InputAnswered(1, "answer", result=encode_value("blue"), by="ada"))
+    stage.resume(ev.InputAnswered(1, "answer", result="blue", by="ada"))
     return stage
 
 
@@ -438,6 +438,99 @@ def unplanned() -> Stage:
     return stage
 
 
+class Pays(ScriptedExecutor):
+    """Makes two payments side by side, writes a note and then does what its script says; payments can be looked up."""
+
+    def __init__(self, script: Script, *, looks: bool = False) -> None:
+        super().__init__(script)
+        self._looks = looks
+
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
+        task = brief.work.task
+
+        async def pay(bill: str) -> None:
+            async def call(_key: str) -> Done:
+                await asyncio.sleep(1.0)
+                return Done({"value": f"receipt of {bill}"}, CALL)
+
+            await context.step(
+                "pay",
+                call,
+                request=bill,
+                effect="effect",
+                reserve=CALL,
+                arguments=f'{{"bill":"{bill}"}}',
+                look=self._looks,
+            )
+
+        async def note(_key: str) -> Done:
+            return Done("noted")
+
+        async with asyncio.TaskGroup() as jobs:
+            jobs.create_task(pay(f"{task}/1"))
+            jobs.create_task(pay(f"{task}/2"))
+        await context.step("note", note, request=task)
+        return await super().attempt(brief, context)
+
+    async def look_up(self, brief: Brief, step: Step) -> Done | None:
+        await asyncio.sleep(1.0)
+        bill = str(step.decoded_arguments["bill"])
+        return None if bill.endswith("1") else Done({"value": f"found {bill}"})
+
+
+def retry_keeps_steps() -> Stage:
+    """The line breaks after two payments: the next attempt goes on from them. After wrong work it begins anew."""
+    moves = {"a": (fails("network", "the line broke"), fails("logic", "no total given"), PAID)}
+    stage = Stage(Pays(Script(moves, otherwise=PAID)))
+    stage.start(request(Plan((task("a"), task("b", "a"))), ROSTER, policy=Policy(refine=False)))
+    return stage
+
+
+def doubts_answered() -> Stage:
+    """The process dies in payments of three tasks. A person answers for some of them, and is asked about the rest."""
+    executor = Pays(Script(otherwise=PAID))
+    stage = Stage(executor)
+    stage.start(request(Plan((task("a"), task("b", worker="bob"), task("c", worker="cid"))), ROSTER))
+    last = [event.task for event in stage.events(ev.StepStarted) if event.step == 2][-1]
+
+    def died(event: ev.Event) -> bool:
+        return isinstance(event, ev.StepStarted) and (event.task, event.step) == (last, 2)
+
+    second = crashed(stage, executor, died)
+    second.resume()
+    asked = replay(second.entries["run"]).input
+    assert asked is not None
+    _, repeated, failed = dict.fromkeys(call.task for call in asked.calls)
+    also = tuple(ev.CallVerdict(call.call, "again") for call in asked.calls if call.task == repeated)
+    first = next(call.call for call in asked.calls if call.task == failed)
+    also = (*also, ev.CallVerdict(first, "fail"))
+    second.resume(ev.InputAnswered(1, "done", result="receipt 7", also=also, by="ada"))
+    second.resume(ev.InputAnswered(2, "again"))
+    return second
+
+
+def looked_up() -> Stage:
+    """Two payments are under way when the process dies. Their tool knows that one happened, and one did not."""
+    executor = Pays(Script(otherwise=PAID), looks=True)
+    stage = Stage(executor)
+    stage.start(request(Plan((task("a"), task("b", "a", worker="cid"))), ROSTER))
+
+    def died(event: ev.Event) -> bool:
+        return isinstance(event, ev.StepStarted) and event.step == 2
+
+    second = crashed(stage, executor, died)
+    second.resume()
+    return second
+
+
+def call_refused() -> Stage:
+    """A person refuses a call; the model says that all is done."""
+    stage = Stage(Asks(Script(otherwise=PAID)))
+    stage.start(request(None, ROSTER))
+    stage.resume(ev.InputAnswered(1, "reject", "not to all of them", by="ada"))
+    return stage
+
+
 HISTORIES: tuple[Callable[[], Stage], ...] = (
     asked,
     question,
@@ -462,6 +555,10 @@ HISTORIES: tuple[Callable[[], Stage], ...] = (
     crashed_twice,
     cancelled_asking,
     items_of_items,
+    retry_keeps_steps,
+    doubts_answered,
+    looked_up,
+    call_refused,
 )
 
 

@@ -14,7 +14,6 @@ from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, Ro
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Edge, Plan, Task, TaskId
 from chargehand.engine.policy import Breaking, Policy, Retry
-from chargehand.engine.value import encode_value
 from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
 from chargehand.models.model import ModelCard
@@ -28,6 +27,7 @@ from chargehand.models.request_facts import (
     Working,
 )
 from chargehand.models.testing.scripted import Line, ScriptedModel
+from chargehand.runtime.runner import Outcome, Runner
 from tests.agents.playhouse import Playhouse
 from tests.runtime.desk import desk
 
@@ -286,7 +286,7 @@ def asked_inside() -> list[ev.Entry]:
     outer = make_team(
         by_subject(), inner.as_worker("painters", "paint shelves"), supervisor=tasks(count("all", "painters"))
     )
-    return answered(outer, ev.InputAnswered(1, "answer", result=encode_value("green"), by="ada"))
+    return answered(outer, ev.InputAnswered(1, "answer", result="green", by="ada"))
 
 
 def planner_asks() -> list[ev.Entry]:
@@ -298,7 +298,7 @@ def planner_asks() -> list[ev.Entry]:
         return json.dumps({"tasks": listed, "combine": "forward"})
 
     team = make_team(by_subject(planning=plan), supervisor=Supervisor(ask_person=True))
-    return answered(team, ev.InputAnswered(1, "answer", result=encode_value("left"), by="ada"))
+    return answered(team, ev.InputAnswered(1, "answer", result="left", by="ada"))
 
 
 @tool(effect="effect", approve=True, quick=True)
@@ -319,6 +319,32 @@ def call_rejected() -> list[ev.Entry]:
     team = make_team(by_subject(working=work), worker, supervisor=tasks(count("letters", "cid")))
     also = (ev.CallVerdict(2, "approve"),)
     return answered(team, ev.InputAnswered(1, "reject", "Ott has moved", also=also, by="ada"))
+
+
+def cancelled_inside() -> list[ev.Entry]:
+    """The outer run is cancelled while a team inside has an effect under way: the effect is in doubt."""
+
+    @tool(effect="effect", trusted=True)
+    async def ship(to: str) -> str:
+        """Ship a crate."""
+        await asyncio.sleep(100.0)
+        return f"shipped to {to}"
+
+    docker = Worker("docker", "ships crates", tools=[ship])
+    reads = by_subject(working=calls(call("ship", 1, to="Ott")))
+    inner = make_team(reads, docker, supervisor=tasks(count("crates", "docker")), name="dock")
+    outer = make_team(reads, inner.as_worker("dock", "ships crates"), supervisor=tasks(count("all", "dock")))
+    house = Playhouse()
+
+    async def drive(driver: Runner) -> Outcome:
+        async with asyncio.TaskGroup() as jobs:
+            found = jobs.create_task(driver.start("run", outer.request("Ship it.", house.loop.time(), seed=7)))
+            await asyncio.sleep(20.0)
+            await driver.ask("run", ev.CancelRequested("nobody needs it any more", command="c1"))
+        return found.result()
+
+    house.play(lambda: house.drive(outer, drive))
+    return house.entries["run"]
 
 
 # --- ends that are none
@@ -351,6 +377,7 @@ STORIES: tuple[Callable[[], list[ev.Entry]], ...] = (
     messages,
     background,
     asked_inside,
+    cancelled_inside,
     planner_asks,
     call_rejected,
     unanswered,

@@ -20,10 +20,9 @@ from chargehand.runtime.runner import Outcome, Runner, outcome
 from tests.sim.loop import VirtualLoop
 from tests.sim.reference import expected
 from tests.sim.scenario import Scenario
-from tests.sim.shadow import OPEN, Shadow, Violation
+from tests.sim.shadow import OPEN, RUN, Shadow, Violation
 from tests.sim.world import World
 
-RUN = "run"
 EPOCH = 1_000_000.0  # virtual time zero; a whole million, so that the world can count from it
 
 
@@ -174,7 +173,9 @@ class Play:
             state = self.state()
             if state.ended is not None:
                 return outcome(RUN, state)
-            answers = self._answer_to_question()
+            looks = "slow" in self.plot.faults and life < 30
+            only_looks = looks and random.Random(f"looks/{self.plot.seed}/{life}").random() < 0.5
+            answers = [] if only_looks else self._answer_to_question()
             return await self.driver.resume(RUN, *answers, wait_for_input=wait, steal=True)  # its holder is gone
         except (Fenced, StoreUnavailable):
             return None
@@ -240,15 +241,15 @@ class Play:
         lease = await self.journal.claim(RUN, new=True)
         await self.journal.append(lease, self._prefix)
         epoch = lease.epoch
+        self.shadow.is_restoring = True
         for entry in self._prefix:
             epoch = entry.event.epoch if isinstance(entry.event, ev.RunResumed) else epoch
             self.shadow.see(epoch, entry)
+        self.shadow.is_restoring = False
         self.journal._streams[RUN].epoch = epoch
         self.entries = list(self._prefix)
         self.loop.now = max(self.loop.now, self._prefix[-1].at)
-        for entry in self._prefix:  # what the outside had seen by then
-            if isinstance(entry.event, ev.AttemptSucceeded):
-                self.world.recorded[entry.event.task] = decode_value(entry.event.result)
+        self.world.recall(self._prefix)
 
     # --- people and other disturbances
 
@@ -309,8 +310,9 @@ class Play:
 
     async def _person(self) -> None:
         """Answers whatever is asked, sooner or later, and lets a paused run go on; a silent one does neither."""
+        is_slow = "slow" in self.plot.faults
         while True:
-            await asyncio.sleep(self._rng.uniform(1, 20))
+            await asyncio.sleep(self._rng.uniform(100, 2_000) if is_slow else self._rng.uniform(1, 20))
             assert self.driver is not None
             paused = self.shadow.paused and "silence" not in self.plot.faults
             for answer in [ev.PauseSet(False)] if paused else self._answer_to_question():
@@ -318,6 +320,19 @@ class Play:
                     await self.driver.ask(RUN, answer)
                 except (Refused, RunBusy):
                     continue
+            if "silence" in self.plot.faults and self.loop.time() > EPOCH + 5_000:
+                await self._give_up()
+
+    async def _give_up(self) -> None:
+        """Oracle 12: long after the deadline what nobody answered is still being asked; a cancel ends it."""
+        assert self.driver is not None
+        state = self.state()
+        if state.ended is not None:
+            return
+        asked = self.shadow.question
+        self._require(asked is not None and state.input == asked, "12: the run waits for nothing")
+        with contextlib.suppress(Refused, RunBusy):
+            await self.driver.ask(RUN, ev.CancelRequested("nobody answers"))
 
     def _answer_to_question(self) -> list[ev.Event]:
         if "silence" in self.plot.faults or self.shadow.question is None:
@@ -327,16 +342,16 @@ class Play:
             return []
         rng = self.world.rng("person", state.input.number)
         number = state.input.number
+        is_under_way = self.driver is not None and RUN in self.driver.under_way
         if state.input.what == "effect":
-            verdict = rng.choice(("done", "again", "fail"))
-            result = encode_value("a person says so") if verdict == "done" else ev.NULL
-            return [ev.InputAnswered(number, verdict, result=result)]
+            right = self._verdicts(state.input, rng)
+            return [*self._wrong_verdicts(state.input), right] if is_under_way else [right]
         if state.input.what == "question":
             if rng.random() < 0.3:
                 return [ev.InputAnswered(number, "reject", "who knows")]
-            wrong = ev.InputAnswered(number, "answer", result=encode_value("green"))  # it is not among the options
-            right = ev.InputAnswered(number, "answer", result=encode_value(rng.choice(("red", "blue"))))
-            return [wrong, right] if self.driver is not None and RUN in self.driver.under_way else [right]
+            wrong = ev.InputAnswered(number, "answer", result="green")  # it is not among the options
+            right = ev.InputAnswered(number, "answer", result=rng.choice(("red", "blue")))
+            return [wrong, right] if is_under_way else [right]
         if state.input.what == "tool":
             return [self._leave(state.input, rng)]
         if rng.random() < 0.3 and self.plot.style == "whole" and number < 3:
@@ -345,6 +360,30 @@ class Play:
         if rng.random() < 0.3 and may_edit and state.round <= 1:
             return [ev.InputAnswered(number, "edit", plan=self.plot.plan)]
         return [ev.InputAnswered(number, "approve")]
+
+    def _verdicts(self, asked: ev.InputRequested, rng: random.Random) -> ev.InputAnswered:
+        """A verdict on the first effect in doubt, and on some of the others, in any order."""
+        others = [call.call for call in asked.calls[1:] if rng.random() < 0.6]
+        rng.shuffle(others)
+        words: tuple[ev.CallWord, ...] = ("done", "again", "again", "done", "fail")
+
+        def said(word: ev.CallWord, call: int) -> object:
+            return f"a person says so of {asked.number}.{call}" if word == "done" else None
+
+        also = tuple(ev.CallVerdict(call, word := rng.choice(words), result=said(word, call)) for call in others)
+        word = rng.choice(words)
+        return ev.InputAnswered(asked.number, word, result=said(word, 1), also=also)
+
+    def _wrong_verdicts(self, asked: ev.InputRequested) -> list[ev.Event]:
+        """Answers that are refused: no result, a word of another question, a call that is not asked about."""
+        number = asked.number
+        unknown = ev.CallVerdict(len(asked.calls) + 1, "again")
+        return [
+            ev.InputAnswered(number, "done"),
+            ev.InputAnswered(number, "approve"),
+            ev.InputAnswered(number, "again", also=(unknown,)),
+            ev.InputAnswered(number - 1, "again"),
+        ]
 
     def _leave(self, asked: ev.InputRequested, rng: random.Random) -> ev.InputAnswered:
         """A verdict on the call, and on some of those that wait behind it, in any order."""
@@ -362,17 +401,9 @@ class Play:
             self.shadow.see(lease.epoch, entry)
             if isinstance(entry.event, ev.AttemptSucceeded):
                 self.world.recorded[entry.event.task] = decode_value(entry.event.result)
-            if isinstance(entry.event, ev.TimeRanOut) and self.shadow.question is not None:
-                self.loop.call_soon(self._answer_late, self.shadow.question)
         self.entries += fresh
         if self.deep:
             self._same_state()
-
-    def _answer_late(self, question: ev.InputRequested) -> None:
-        """Somebody answers in the moment after the deadline."""
-        drive = self._drive()
-        if drive is not None:
-            drive.tell(ev.InputAnswered(question.number, "again" if question.what == "effect" else "approve"))
 
     def _same_state(self) -> None:
         """Oracle 9: what is in memory is what the journal says."""
@@ -408,7 +439,8 @@ class Play:
         if state is None or self.handle is None or self.handle.dead or self.handle.failed or state.seq != shadow.seq:
             return
         self._overdue()
-        blocked = state.paused or not state.approved or state.time_up or state.cancel is not None
+        is_late = state.input is not None and self._now() >= shadow.work_until()
+        blocked = is_late or state.paused or not state.approved or state.time_up or state.cancel is not None
         if blocked or state.ended is not None or state.ledger.capped:
             return
         running = [node.worker for node in shadow.nodes.values() if node.status == "running"]
@@ -442,11 +474,13 @@ class Play:
         spent = [state.ledger.tokens, state.ledger.micros, state.ledger.calls]
         self._require(spent == shadow.spent, f"4: the ledger says {spent}, the journal {shadow.spent}")
         latest = shadow.requested.deadline + plot.policy.grace + (0.01 if not self.crashes else 3600 * 8)
+        if shadow.question is not None:  # it was cancelled: the time of the question does not count
+            latest += self.entries[-1].at - shadow.asked_at
         if not (plot.faults & {"store", "zombie", "crash"}):
             self._require(self.entries[-1].at <= latest, "12: it ended after the deadline")
         missing = {task for task, node in shadow.nodes.items() if node.status != "done"}
         replaced = {node.task.replaces for node in shadow.nodes.values() if node.status == "done"}
-        named = {gap.task for gap in found.gaps if gap.status not in ("unserved", "unwritten", "unplanned")}
+        named = {gap.task for gap in found.gaps if gap.status not in ("unserved", "unwritten", "unplanned", "refused")}
         self._require(named == missing - replaced, f"16: gaps {found.gaps} for {missing}")
         unserved = any(gap.status == "unserved" for gap in found.gaps)
         partial = {task for task, node in shadow.nodes.items() if node.status == "done" and node.is_partial} - replaced
@@ -456,7 +490,9 @@ class Play:
         self._require(state.commands == shadow.commands, f"24: {shadow.commands} were sent, {state.commands} are known")
         self._statuses(state)
         self._effects()
-        self._ending(state, missing - replaced, left_out=left_out)
+        self._told_doubts(found)
+        refused = self._told_refusals(found, replaced)
+        self._ending(state, missing - replaced, left_out=left_out or refused)
         unheard = self.world.asks and "silence" in plot.faults
         if plot.calm and not unheard and not plot.policy.approve and "planner" not in plot.faults:
             self._as_expected(state)
@@ -470,8 +506,33 @@ class Play:
 
     def _effects(self) -> None:
         for key, count in self.world.raw.items():
-            task = TaskId(key.rpartition("/")[0])
-            self._require(count <= 1 or task in self.shadow.again, f"11: {key} happened {count} times")
+            most = 1 + self.shadow.again[key]
+            self._require(count <= most, f"11: {key} happened {count} times, at most {most} were allowed")
+
+    def _told_doubts(self, found: Outcome) -> None:
+        """Oracle 11: however a run ends, each effect in doubt is a gap with its tool and arguments."""
+        told = [(gap.task, gap.tool, gap.arguments) for gap in found.gaps if gap.reason == "uncertain"]
+        doubts = [
+            (task, call.name, call.arguments)
+            for task, node in self.shadow.nodes.items()
+            for call in node.open_effects().values()
+            if task not in {other.task.replaces for other in self.shadow.nodes.values() if other.status == "done"}
+        ]
+        self._require(sorted(told, key=str) == sorted(doubts, key=str), f"11: in doubt: {doubts}, told: {told}")
+
+    def _told_refusals(self, found: Outcome, replaced: set[TaskId]) -> bool:
+        """Oracle 30: a call that a person refused and no later one made good is a gap; whether there is one."""
+        told = [(gap.task, gap.tool, gap.arguments) for gap in found.gaps if gap.status == "refused"]
+        refused = [
+            (task, refusal.tool, refusal.arguments)
+            for task, node in self.shadow.nodes.items()
+            for refusal in node.refusals
+            if task not in replaced
+        ]
+        if not self.shadow.nodes:
+            return False
+        self._require(sorted(told, key=str) == sorted(refused, key=str), f"30: refused: {refused}, told: {told}")
+        return bool(refused)
 
     def _ending(self, state: RunState, missing: set[TaskId], *, left_out: bool) -> None:
         assert state.ended is not None
@@ -490,7 +551,7 @@ class Play:
         told = [gap for gap in state.ended.gaps if gap.status == "unwritten"]
         self._require(len(told) == unwritten, f"16: answer written: {written}, gaps {told}")
         if ending == "cancelled":
-            self._require("cancel" in self.plot.faults, "cancelled by nobody")
+            self._require(bool(self.plot.faults & {"cancel", "silence"}), "cancelled by nobody")
         if self.plot.callers_tools and self.plot.calm and "planner" not in self.plot.faults:
             asked = state.combine == "none" or self.shadow.answers > 0
             self._require(asked and not self.shadow.nodes, "25: the caller's tools were not thought of")
@@ -548,13 +609,17 @@ def snapshot(state: RunState) -> list[object]:
         sorted(state.unreachable.items()),
         sorted(state.expandable),
         sorted(state.commands),
+        state.acted,
         sorted(state.joinable),
         [(one.next, one.number, one.failures, one.is_open, one.redo, one.timer) for one in desks],
         sorted((name, count) for name, count in state.load.items()),
         sorted((name, one.row, one.opened, one.until, one.leased) for name, one in state.breakers.items()),
     ]
     for task, one in state.tasks.items():
-        steps = sorted((number, step.request, step.result is None) for number, step in (one.steps or {}).items())
+        steps = sorted(
+            (number, step.request, step.result is None, step.look, step.key)
+            for number, step in (one.steps or {}).items()
+        )
         flat.append(
             (
                 task,
@@ -567,6 +632,12 @@ def snapshot(state: RunState) -> list[object]:
                 one.failures,
                 one.resumes,
                 one.redo,
+                one.keep,
+                one.looks,
+                one.calls,
+                one.earlier,
+                one.refusals,
+                sorted((one.failed_calls or {}).items()),
                 one.worker,
                 one.tried,
                 one.instruction,

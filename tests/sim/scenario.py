@@ -31,9 +31,13 @@ FAULTS = (
     "mistakes",  # programming errors in workers, workers that give up honestly, refusals of a provider
     "partial",  # results that leave out a part of their task
     "steered",  # a person who skips tasks, gives them to others, and stops attempts
+    "doubts",  # effects that break off or hang, several at once, and tools that are asked what became of them
+    "slow",  # answers after the deadline of many a run, or only looks
 )
 _DRAWN_APART = frozenset(("pauses", "mistakes", "partial"))
 """Added later, and drawn from a stream of their own: what a seed meant before stays what it means."""
+_DRAWN_ALONE = frozenset(("steered", "doubts", "slow"))
+"""Added later still, each from a stream of its own."""
 HARSH = frozenset(
     (
         "crash",
@@ -49,6 +53,8 @@ HARSH = frozenset(
         "usage",
         "pauses",
         "steered",
+        "doubts",
+        "slow",
     )
 )
 """With one of these on, the ending depends on when things happen, so that no single one is right."""
@@ -79,11 +85,12 @@ class Scenario(Struct, frozen=True):
 
 def scenario(seed: int, faults: frozenset[str] | None = None, max_tasks: int = 12) -> Scenario:
     rng = random.Random(f"scenario/{seed}")
-    drawn = {fault for fault in FAULTS if fault not in _DRAWN_APART and fault != "steered" and rng.random() < 0.25}
+    drawn = {fault for fault in FAULTS if fault not in _DRAWN_APART | _DRAWN_ALONE and rng.random() < 0.25}
     apart = random.Random(f"apart/{seed}")
     drawn |= {fault for fault in FAULTS if fault in _DRAWN_APART and apart.random() < 0.25}
     if random.Random(f"steered/{seed}").random() < 0.2:
         drawn |= {"steered"}
+    drawn |= {fault for fault in ("doubts", "slow") if random.Random(f"{fault}/{seed}").random() < 0.25}
     on = frozenset(drawn if faults is None else drawn & faults)
     roster = _roster(rng)
     if apart.random() < 0.4:  # who gets everything when no plan can be made
@@ -201,5 +208,5 @@ def _policy(rng: random.Random) -> Policy:
         limits=Limits(width=rng.randint(1, 6), replans=rng.choice((0, 0, 1))),
         refine=rng.random() < 0.7,
         approve=rng.random() < 0.15,
-        uncertain=rng.choice(("fail", "fail", "ask")),
+        uncertain=rng.choice(("fail", "ask", "ask")),
     )

@@ -2,17 +2,46 @@
 
 from collections import Counter
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field, json, structs
 
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.plan import Edge, Task, TaskId
-from chargehand.engine.value import decode_value
 from tests.sim.scenario import Scenario
+
+RUN = "run"
+"""The name of the run in every world."""
 
 
 class Violation(AssertionError):
     """An oracle was broken."""
+
+
+class Call(Struct):
+    """A step of an attempt: finished, or open."""
+
+    name: str
+    effect: str
+    kind: str
+    request: str
+    key: str
+    look: bool
+    arguments: dict[str, object]
+    is_open: bool = True
+
+    @property
+    def is_open_effect(self) -> bool:
+        return self.is_open and self.effect == "effect"
+
+
+class Refusal(Struct):
+    """A call that a person did not allow."""
+
+    tool: str
+    arguments: dict[str, object]
+
+
+MOST_LOOKS = 5
 
 
 class Node(Struct):
@@ -20,9 +49,16 @@ class Node(Struct):
     status: str = "waiting"
     attempt: int = 0
     worker: str = ""
-    steps: set[int] = field(default_factory=set[int])
-    pending: dict[int, str] = field(default_factory=dict[int, str])  # open steps and their kind of effect
-    waits: set[int] = field(default_factory=set[int])  # those that wait for a run of their own
+    base: int = 0  # the attempt that began anew last: those after it go on from its steps
+    redo: bool = False  # the same attempt goes on
+    keep: bool = False  # the next attempt goes on from the steps of the last one
+    calls: dict[int, Call] = field(default_factory=dict[int, Call])
+    doubts: set[int] = field(default_factory=set[int])  # effects that were open when the attempt was taken up
+    looks: int = 0  # how often an attempt was taken up to look up an effect
+    failure: str = ""  # the kind of the last one
+    failures: int = 0  # of this worker
+    tried: list[str] = field(default_factory=list[str])  # workers before this one
+    refusals: list[Refusal] = field(default_factory=list[Refusal])  # no later call made them good
     terminal: int = 0
     not_before: float = 0.0
     due: float = 0.0
@@ -36,6 +72,20 @@ class Node(Struct):
     is_unwanted: bool = False  # a person skipped it
     is_stopped: bool = False  # a person stopped its last attempt
 
+    def open_steps(self) -> dict[int, Call]:
+        return {number: call for number, call in self.calls.items() if call.is_open}
+
+    def open_effects(self) -> dict[int, Call]:
+        return {number: call for number, call in self.calls.items() if call.is_open_effect}
+
+    def may_look(self) -> bool:
+        """Whether a tool may still say what became of an effect in doubt."""
+        return self.looks < MOST_LOOKS and any(call.look for call in self.open_effects().values())
+
+    def drop_reads(self) -> None:
+        """Open steps that are no effects are made again, under the same numbers."""
+        self.calls = {number: call for number, call in self.calls.items() if not call.is_open or call.is_open_effect}
+
 
 class Gauge(Struct):
     """A breaker as the rules state it."""
@@ -47,7 +97,18 @@ class Gauge(Struct):
     probe: float = 0.0
 
 
-OPEN = ("waiting", "ready", "running", "failed attempt", "refining", "backing off", "expanded", "asking", "asks leave")
+OPEN = (
+    "waiting",
+    "ready",
+    "running",
+    "failed attempt",
+    "refining",
+    "backing off",
+    "expanded",
+    "asking",
+    "asks leave",
+    "stopped",
+)
 
 
 class Shadow:
@@ -65,11 +126,12 @@ class Shadow:
         self.gauges: dict[str, Gauge] = {}
         self.ended: ev.RunEnded | None = None
         self.requested: ev.RunRequested | None = None
+        self.origin = ""
         self.round: list[TaskId] = []
-        self.asked_effect = TaskId("")
         self.paused = False
         self.released_at: float | None = None
         self.time_up = False
+        self.is_cancelled = False
         self.question: ev.InputRequested | None = None
         self.answered: dict[str, str] = {}  # verdicts of a person, by call
         self.told_planner: dict[str, object] = {}  # what a person answered to the planner, by question
@@ -84,12 +146,18 @@ class Shadow:
         self.began = 0.0
         self.waited = 0.0  # how long nobody could go on: it does not count
         self.supervisor_rests: dict[str, float] = {}  # until when a duty is not tried again
-        self.again: Counter[TaskId] = Counter()
+        self.again: Counter[str] = Counter()  # how often a person had an effect made again, by task and tool
+        self.said_done: dict[str, object] = {}  # what a person says an effect returned, by task and tool
+        self.told: dict[str, str] = {}  # what a tool said when it looked up its effect, by task and tool
+        self.is_restoring = False  # entries of a journal are read that was judged before
         self.commands: set[str] = set()  # those that were carried out
 
     def require(self, truth: bool, text: str) -> None:
         if not truth:
-            raise Violation(f"seed {self.plot.seed}, entry {self.seq}: {text}")
+            raise self._violation(text)
+
+    def _violation(self, text: str) -> Violation:
+        return Violation(f"seed {self.plot.seed}, entry {self.seq}: {text}")
 
     # --- one entry
 
@@ -117,6 +185,7 @@ class Shadow:
     def _runrequested(self, event: ev.RunRequested) -> None:
         self.began = self.at
         self.requested = event
+        self.origin = event.origin or RUN
         if event.plan is not None:
             self._add(event.plan.tasks)
         for node in self.nodes.values():
@@ -174,17 +243,19 @@ class Shadow:
             words = ("approve", "reject") if asked.what == "tool" else ("answer", "reject")
             self.require(event.verdict in words, f"{event.verdict} does not answer this")
             if asked.task == "":
-                said = decode_value(event.result) if event.verdict == "answer" else event.feedback
+                said = event.result if event.verdict == "answer" else event.feedback
                 self.told_planner[asked.text] = said
                 return
             if event.verdict == "answer":
-                self.replied[asked.text] = decode_value(event.result)
+                self.replied[asked.text] = event.result
                 self.require(self.replied[asked.text] in ("red", "blue"), "23: an answer that was not to choose from")
             self.answered[asked.text] = event.verdict
-            texts = {} if asked.question is None else {one.call: one.text for one in asked.question.also}
-            for verdict in event.also:
-                self.answered[texts[verdict.call]] = verdict.verdict
+            if asked.what == "tool":
+                self._approved(asked, event)
             self.nodes[asked.task].status = "ready"
+            self.nodes[asked.task].redo = True
+        elif asked is not None and asked.what == "effect":
+            self._doubts_resolved(asked, event)
         elif event.verdict in ("edit", "reject"):
             for task in self.round:
                 del self.nodes[task]
@@ -195,63 +266,129 @@ class Shadow:
                 self.round = []
         elif event.verdict == "approve":
             self.round = []
-        else:
-            task = self.asked_effect
-            node = self.nodes[task]
-            if event.verdict == "again":
-                self.again[task] += 1
-                node.status = "ready"
+
+    def _approved(self, asked: ev.InputRequested, event: ev.InputAnswered) -> None:
+        """Each verdict is for one call; a refused one stands until a later call makes it good."""
+        verdicts = {verdict.call: verdict.verdict for verdict in event.also} | {asked.calls[0].call: event.verdict}
+        node = self.nodes[asked.task]
+        for call in asked.calls:
+            if call.call not in verdicts:
+                continue
+            self.answered[call.text] = verdicts[call.call]
+            if verdicts[call.call] == "reject":
+                node.refusals.append(Refusal(call.tool, call.arguments))
+
+    def _doubts_resolved(self, asked: ev.InputRequested, event: ev.InputAnswered) -> None:
+        """Oracle 27: a verdict is for one effect; an attempt goes on when none of its effects is in doubt."""
+        verdicts: dict[int, ev.InputAnswered | ev.CallVerdict] = {verdict.call: verdict for verdict in event.also}
+        verdicts[asked.calls[0].call] = event
+        failed: set[TaskId] = set()
+        for call in asked.calls:
+            verdict = verdicts.get(call.call)
+            calls = self.nodes[call.task].calls
+            if verdict is None:
+                continue
+            if verdict.verdict == "done":
+                calls[call.step].is_open = False
+                self.said_done[f"{call.task}/{call.tool}"] = verdict.result
+            elif verdict.verdict == "again":
+                del calls[call.step]
+                self.again[f"{call.task}/{call.tool}"] += 1
             else:
-                self._terminal(task, "done" if event.verdict == "done" else "failed")
+                failed.add(call.task)
+        for task in {call.task for call in asked.calls}:
+            node = self.nodes[task]
+            if task in failed:
+                self._terminal(task, "failed")
+            elif node.open_effects():
+                node.status = "failed attempt"
+            else:
+                node.status = "ready"
+                node.redo = True
 
     def _inputrequested(self, event: ev.InputRequested) -> None:
         self.question = event
         self.asked_at = self.at
         if event.what == "effect":
-            self.asked_effect = event.task
-        if event.task:
+            self._effects_asked(event)
+        elif event.task:
             node = self.nodes[event.task]
-            wanted = "asks leave" if event.what in ("tool", "question") else "failed attempt"
-            self.require(node.status == wanted, f"a person is asked about {event.task}, which is {node.status}")
+            self.require(node.status == "asks leave", f"a person is asked about {event.task}, which is {node.status}")
             node.status = "asking"
+
+    def _effects_asked(self, event: ev.InputRequested) -> None:
+        """Oracle 27: one question lists all effects in doubt that no tool can look up, each with its call."""
+        asked = [(call.task, call.attempt, call.step, call.tool, call.arguments, call.key) for call in event.calls]
+        waiting = {task: node for task, node in self.nodes.items() if self._waits_for_verdict(node)}
+        wanted = [
+            (task, node.attempt, number, call.name, call.arguments, call.key)
+            for task, node in waiting.items()
+            for number, call in node.open_effects().items()
+        ]
+        self.require(self.plot.policy.uncertain == "ask", "27: a person is asked although the policy says to fail")
+        self.require(sorted(asked, key=str) == sorted(wanted, key=str), f"27: asked about {asked}, not {wanted}")
+        numbers = [call.call for call in event.calls]
+        self.require(numbers == list(range(1, len(asked) + 1)), f"27: calls are numbered {numbers}")
+        self.require(event.task == event.calls[0].task, f"27: a question of {event.task} about {event.calls[0].task}")
+        for node in waiting.values():
+            node.status = "asking"
+
+    def _waits_for_verdict(self, node: Node) -> bool:
+        return node.status == "failed attempt" and node.failure == "uncertain" and not node.may_look()
 
     # --- attempts
 
     def _attemptstarted(self, event: ev.AttemptStarted) -> None:
         node = self.nodes[event.task]
-        again = node.status == "ready" and node.attempt == event.attempt and event.attempt > 0
-        self.require(again or event.attempt == node.attempt + 1, f"14: attempt {event.attempt} after {node.attempt}")
+        again = node.redo
+        wanted = node.attempt if again else node.attempt + 1
+        self.require(event.attempt == wanted, f"14: attempt {event.attempt} after {node.attempt}")
         self.require(node.status in ("waiting", "ready"), f"1: {event.task} started while {node.status}")
         self.require(bool(node.item_of) or self.inputs_met(node.task), f"1: {event.task} started too early")
         self.require(not self.without_source(event.task), f"1: {event.task} started without its item")
         self.require(self.at >= node.not_before, f"{event.task} was asked to wait until {node.not_before}")
         self.require(not self.paused, f"{event.task} started while the run was paused")
         assert self.requested is not None
-        time_for_all = self.requested.deadline - self.waited - self.began
-        time_for_answer = min(self.plot.policy.answer, time_for_all / 5)
-        latest = self.requested.deadline - time_for_answer
-        self.require(self.at < latest + 1e-6, f"12: {event.task} started in the time of the answer")
+        self.require(self.at < self.work_until() + 1e-6, f"12: {event.task} started in the time of the answer")
+        self._check_clock(f"{event.task} started")
         unapproved = self.plot.policy.approve and event.task.partition("[")[0] in self.round
         self.require(not unapproved, f"{event.task} started before the plan was approved")
         self.require(event.worker in self.allowed(node.task), f"{event.worker} may not take {event.task}")
         crashed_out = again and node.resumes > self.plot.policy.limits.resumes
         self.require(not crashed_out, f"14: {event.task} was resumed after {node.resumes} crashes")
-        node.status = "running"
-        node.attempt = event.attempt
-        node.worker = event.worker
-        node.starts += 1
-        if not again:
-            node.steps = set()
-            node.waits = set()
-            node.resumes = 0
+        self._take_up(node, event)
         self.reserved["attempt", event.task] = event.reserve or NOTHING
         self.expected["attempt", event.task] = event.expected
         self._check_width(event)
         self._check_breakers(event)
-        retry = self.plot.policy.retry
-        earlier = 0 if self.requested.earlier is None else self.requested.earlier.count
-        most = earlier + retry.attempts + retry.fallback_attempts * len(self.agents) + self.again[event.task]
-        self.require(event.attempt <= most, f"14: attempt {event.attempt} of at most {most}")
+
+    def work_until(self) -> float:
+        """Until when tasks may be started: what is left belongs to the answer."""
+        assert self.requested is not None
+        time_for_all = self.requested.deadline - self.waited - self.began
+        return self.requested.deadline - min(self.plot.policy.answer, time_for_all / 5)
+
+    def _take_up(self, node: Node, event: ev.AttemptStarted) -> None:
+        """Oracle 28: an attempt goes on from finished steps, or begins anew; an effect in doubt is never forgotten."""
+        other = bool(node.worker) and node.worker != event.worker
+        self.require(not (other and node.redo), f"14: attempt {event.attempt} of {event.task} went to another worker")
+        if other:
+            node.tried.append(node.worker)
+            node.failures = 0
+        if other or not (node.redo or node.keep):
+            self.require(not node.open_effects(), f"28: {event.task} began anew with an effect in doubt")
+            node.calls = {}
+            node.keep = False
+            node.base = event.attempt
+        node.doubts = set(node.open_effects())
+        if node.doubts:
+            self.require(node.may_look(), f"27: {event.task} was taken up with an effect in doubt, and nobody can tell")
+            node.looks += 1
+        node.status = "running"
+        node.attempt = event.attempt
+        node.worker = event.worker
+        node.starts += 1
+        node.redo = False
 
     def _check_width(self, event: ev.AttemptStarted) -> None:
         busy = Counter(node.worker for node in self.nodes.values() if node.status == "running")
@@ -282,25 +419,69 @@ class Shadow:
         node = self.nodes[event.task]
         self.require(node.status == "running" and node.attempt == event.attempt, f"a step of {event.task} not running")
         self.reserved["attempt", event.task] = NOTHING
-        self.require(event.step not in node.steps, f"step {event.step} of {event.task} started twice")
-        node.steps.add(event.step)
-        node.pending[event.step] = event.effect
-        node.waits |= {event.step} if event.kind in ("subteam", "worker") else set()
+        self.require(event.step not in node.calls, f"step {event.step} of {event.task} started twice")
+        free = [number for number in range(1, len(node.calls) + 4) if number not in node.calls]
+        side_by_side = 3 if "doubts" in self.plot.faults else 1
+        self.require(event.step in free[:side_by_side], f"28: step {event.step} of {event.task}, next was {free[0]}")
+        self.require(not node.doubts, f"27: {event.task} went on with effects in doubt")
+        self._check_key(event)
+        has_none = bytes(event.arguments) == b"null"
+        arguments = {} if has_none else json.decode(event.arguments, type=dict[str, object])
+        node.calls[event.step] = Call(
+            event.name, event.effect, event.kind, event.request, event.key, event.look, arguments
+        )
         self.reserved["step", event.task, event.step] = event.reserve or NOTHING
         self.expected["step", event.task, event.step] = event.expected
 
+    def _check_key(self, event: ev.StepStarted) -> None:
+        """Oracle 29: equal calls of a task have one key, in every attempt; a read has none."""
+        key = f"{self.origin}/{event.task}/{event.request}"
+        self.require(event.key == ("" if event.effect == "read" else key), f"29: {event.key} is not {key}")
+
     def _stepfinished(self, event: ev.StepFinished) -> None:
         node = self.nodes[event.task]
-        self.require(event.step in node.pending, f"step {event.step} of {event.task} is not open")
-        del node.pending[event.step]
+        call = node.calls.get(event.step)
+        if call is None or not call.is_open:
+            raise self._violation(f"step {event.step} of {event.task} is not open")
+        if event.step in node.doubts:
+            self._looked_up(event.task, call, "happened")
+            node.doubts.remove(event.step)
+        call.is_open = False
         self._settle(("step", event.task, event.step), event.used)
+        if event.good and call.effect != "read":
+            self._make_good(node, call)
+
+    def _make_good(self, node: Node, call: Call) -> None:
+        """Oracle 30: only the very call that was refused makes the refusal good."""
+        made = (call.name, call.arguments)
+        node.refusals = [refusal for refusal in node.refusals if (refusal.tool, refusal.arguments) != made]
+
+    def _steplookedup(self, event: ev.StepLookedUp) -> None:
+        node = self.nodes[event.task]
+        self.require(node.status == "running" and node.attempt == event.attempt, f"{event.task} looks, not running")
+        self.require(event.step in node.doubts, f"27: step {event.step} of {event.task} is not in doubt")
+        self._looked_up(event.task, node.calls[event.step], event.outcome)
+        if event.outcome == "absent":
+            del node.calls[event.step]
+            node.doubts.remove(event.step)
+        else:
+            node.calls[event.step].look = False
+
+    def _looked_up(self, task: TaskId, call: Call, outcome: str) -> None:
+        """Oracle 27: what is written of a look is what the tool said."""
+        self.require(call.look, f"27: {call.name} of {task} was looked up, and cannot be")
+        said = self.told.pop(f"{task}/{call.name}", "")
+        self.require(self.is_restoring or said == outcome, f"27: {call.name} of {task} is {outcome}; it said {said}")
 
     def _stepfailed(self, event: ev.StepFailed) -> None:
-        self.require(event.step in self.nodes[event.task].pending, f"step {event.step} of {event.task} is not open")
+        is_open = event.step in self.nodes[event.task].open_steps()
+        self.require(is_open, f"step {event.step} of {event.task} is not open")
         self._settle(("step", event.task, event.step), event.used)
 
     def _attemptsucceeded(self, event: ev.AttemptSucceeded) -> None:
         self._close(event.task, event.attempt, event.used)
+        doubts = self.nodes[event.task].open_effects()
+        self.require(not doubts, f"11: {event.task} succeeded with effects in doubt: {doubts}")
         self.nodes[event.task].items = event.items
         self.nodes[event.task].is_partial = event.missing is not None
         self._count(self.nodes[event.task], None)
@@ -309,34 +490,41 @@ class Shadow:
     def _attemptfailed(self, event: ev.AttemptFailed) -> None:
         self._close(event.task, event.attempt, event.used, cut_off=event.used is None)
         node = self.nodes[event.task]
+        doubts = node.open_effects()
         self.require(
-            event.failure.kind == "uncertain" or "effect" not in node.pending.values(),
-            f"11: {event.task} left an effect in doubt and called it {event.failure.kind}",
+            (event.failure.kind == "uncertain") == bool(doubts),
+            f"11: {event.task} left {doubts} in doubt and called it {event.failure.kind}",
         )
         self._count(node, event.failure)
+        node.drop_reads()
         if event.failure.kind == "approval":  # it keeps its number and its steps
             node.status = "asks leave"
             return
-        node.status = "failed attempt"
-        node.steps = set()
-        node.pending = {}
-        node.given_up_by = node.worker if event.failure.permanent else ""
-        node.is_stopped = event.failure.kind == "stopped"
+        self._failed_attempt(node, event.failure)
         if event.failure.retry_after <= self.plot.policy.retry.obey_retry_after:
             node.not_before = self.at + event.failure.retry_after
 
+    def _failed_attempt(self, node: Node, failure: ev.Failure) -> None:
+        node.status = "failed attempt"
+        node.failure = failure.kind
+        node.failures += failure.kind != "uncertain"
+        node.resumes = 0
+        node.given_up_by = node.worker if failure.permanent else ""
+        node.is_stopped = failure.kind == "stopped"
+
     def _attemptabandoned(self, event: ev.AttemptAbandoned) -> None:
         node = self.nodes[event.task]
-        self.require(node.status == "ready" and node.attempt == event.attempt, f"14: {event.task} was not interrupted")
+        self.require(node.redo and node.attempt == event.attempt, f"14: {event.task} was not interrupted")
         self.require(node.resumes > self.plot.policy.limits.resumes, f"14: {event.task} was given up too early")
-        node.status = "failed attempt"
-        node.steps = set()
-        node.given_up_by = node.worker
+        is_in_doubt = event.failure.kind == "uncertain"
+        self.require(is_in_doubt == bool(node.open_effects()), f"11: {event.task} given up as {event.failure.kind}")
+        node.redo = False
+        self._failed_attempt(node, event.failure)
 
     def _close(self, task: TaskId, attempt: int, used: Amount | None, *, cut_off: bool = False) -> None:
         node = self.nodes[task]
         self.require(node.status == "running" and node.attempt == attempt, f"2: {task} ended an attempt it was not at")
-        for step in node.pending:
+        for step in node.open_steps():
             self._settle(("step", task, step), None, cut_off=True)
         self._settle(("attempt", task), used, cut_off=cut_off)
 
@@ -344,6 +532,8 @@ class Shadow:
         node = self.nodes[event.task]
         self.require(node.status == "failed attempt", f"{event.task} is retried while {node.status}")
         self.require(not node.is_stopped, f"22: {event.task} is retried although a person stopped it")
+        self._check_clock(f"{event.task} is retried")
+        self._check_retry(node, event)
         node.not_before = 0.0 if event.worker else node.not_before  # another worker has other limits
         node.worker = event.worker or node.worker
         self.require(
@@ -351,6 +541,37 @@ class Shadow:
         )
         node.status = "backing off" if event.after > self.at else "ready"
         node.due = event.after
+
+    def _check_retry(self, node: Node, event: ev.RetryScheduled) -> None:
+        """Oracle 28: after a failure of the line the next attempt goes on from the finished steps, else it begins anew.
+
+        An effect in doubt is looked up by the same worker, which counts for no attempt.
+        """
+        retry = self.plot.policy.retry
+        if node.failure == "uncertain":
+            self.require(node.may_look(), f"27: {event.task} is retried, and nobody can tell what is in doubt")
+            self.require(event.keep and not event.worker, f"28: {event.task} leaves an effect in doubt behind")
+        elif event.worker:
+            self.require(not event.keep, f"28: {event.worker} is to go on from steps of {node.worker}")
+            known = event.worker in node.tried or event.worker == node.worker
+            self.require(not known, f"14: {event.task} goes to {event.worker} once more")
+        else:
+            allowed = retry.fallback_attempts if node.tried else retry.attempts
+            self.require(node.failures < allowed, f"14: attempt {node.failures + 1} of at most {allowed}")
+            goes_on = node.failure in ("network", "timeout", "resource")
+            self.require(event.keep == goes_on, f"28: keep={event.keep} after {node.failure} of {event.task}")
+        node.keep = event.keep
+        if event.worker:
+            node.tried.append(node.worker)
+            node.failures = 0
+        if not event.keep:
+            node.calls = {}
+        node.calls = {number: call for number, call in node.calls.items() if call.kind not in ("subteam", "worker")}
+
+    def _check_clock(self, text: str) -> None:
+        """Oracle 12: after the deadline nothing is begun while a person is asked; the answer gives the time back."""
+        late = self.question is not None and self.at >= self.work_until() - 1e-6
+        self.require(not late, f"12: {text} after the deadline, while a person is asked")
 
     def _backoffended(self, event: ev.BackoffEnded) -> None:
         self.nodes[event.task].status = "ready"
@@ -372,6 +593,7 @@ class Shadow:
             self.require(node.status == "failed attempt", f"{event.task} is refined while {node.status}")
             self.require(not node.given_up_by, f"{event.task} is refined although {node.worker} failed for good")
             node.status = "refining"
+        self._check_clock(f"{event.duty} is begun")
         self.require(not self.paused or self.time_up, f"the supervisor was asked to {event.duty} during a pause")
         rests_until = self.supervisor_rests.get(event.duty, 0.0)
         self.require(self.at >= rests_until, f"21: {event.duty} was tried again before {rests_until}")
@@ -433,7 +655,24 @@ class Shadow:
         self._terminal(event.task, "done")
 
     def _taskfailed(self, event: ev.TaskFailed) -> None:
+        node = self.nodes[event.task]
+        if event.failure.kind == "uncertain":
+            told = self.plot.policy.uncertain == "fail" and not node.may_look()
+            self.require(told, f"27: {event.task} failed with an effect in doubt, and nobody was asked")
+        if node.status == "failed attempt":
+            self._check_clock(f"{event.task} is given up")
+            self._check_given_up(node, event)
         self._terminal(event.task, "failed")
+
+    def _check_given_up(self, node: Node, event: ev.TaskFailed) -> None:
+        """Oracle 14: a task is given up when its workers failed often enough; effects in doubt are no failures."""
+        retry = self.plot.policy.retry
+        failure = event.failure
+        if failure.kind not in ("network", "timeout", "resource", "logic") or failure.permanent:
+            return
+        has_time = failure.retry_after <= retry.obey_retry_after and self.work_until() - self.at > 2 * retry.ceiling
+        allowed = retry.fallback_attempts if node.tried else retry.attempts
+        self.require(not has_time or node.failures >= allowed, f"14: {event.task} given up after {node.failures}")
 
     def _taskskipped(self, event: ev.TaskSkipped) -> None:
         if event.reason == "person":
@@ -489,10 +728,15 @@ class Shadow:
         for task, node in self.nodes.items():
             if node.status == "running":
                 self._close(task, node.attempt, None, cut_off=True)
-                node.resumes += self.released_at is None and not (node.pending and node.pending.keys() <= node.waits)
-                node.status = "failed attempt" if "effect" in node.pending.values() else "ready"
-                node.steps = node.steps - node.pending.keys()
-                node.pending = {}
+                node.resumes += self.released_at is None and not self._has_run(node)
+                node.drop_reads()
+                if node.open_effects() and not node.may_look():
+                    node.status = "failed attempt"
+                    node.failure = "uncertain"
+                    node.resumes = 0
+                else:
+                    node.status = "ready"
+                    node.redo = True
             if node.status == "refining":
                 node.status = "failed attempt"
         for key in [key for key in self.reserved if key[0] in ("plan", "answer", "refine")]:
@@ -509,11 +753,31 @@ class Shadow:
         self.requested = structs.replace(self.requested, deadline=self.requested.deadline + seconds)
         self.waited += seconds
 
+    def _cancelrequested(self, _event: ev.CancelRequested) -> None:
+        self.is_cancelled = True
+
+    def _workstopped(self, _event: ev.WorkStopped) -> None:
+        """Oracle 31: a cancelled run stops its work, and waits a moment for the runs inside it."""
+        self.require(self.is_cancelled, "31: work was stopped, and nobody cancelled the run")
+        waiting = [task for task, node in self.nodes.items() if node.status == "running" and self._has_run(node)]
+        self.require(bool(waiting), "31: the end was put off, and no run inside is waited for")
+        for task, node in self.nodes.items():
+            if node.status == "running":
+                self._close(task, node.attempt, None, cut_off=True)
+                node.status = "stopped"
+        for key in [key for key in self.reserved if key[0] in ("plan", "answer", "refine")]:
+            self._settle(key, None, cut_off=True)
+
+    def _has_run(self, node: Node) -> bool:
+        pending = node.open_steps().values()
+        return bool(pending) and all(call.kind in ("subteam", "worker") for call in pending)
+
     def _runreleased(self, _event: ev.RunReleased) -> None:
         self.released_at = self.at
 
     def _timeranout(self, _event: ev.TimeRanOut) -> None:
         self.time_up = True
+        self.require(self.question is None, "12: the time ran out while a person was asked")
         assert self.requested is not None
         early = self.requested.deadline - self.plot.policy.answer - 1e-6  # sums of the same parts in another order
         self.require(self.at >= early, "12: time ran out too early")
@@ -534,6 +798,7 @@ class Shadow:
             exhausted = cap.used + cap.needed + cap.kept
             self.require(exhausted > cap.limit or cap.cap == "time", f"21: {cap} was named, and is not reached")
         by_engine = event.reason == "deadline" or any(gap.reason == "budget" and gap.cap for gap in event.gaps)
+        by_engine = by_engine and event.ending != "cancelled"
         self.require(event.cap is not None or not by_engine, "21: a cap ended it and is not named")
         for key in list(self.reserved):
             self._settle(key, None, cut_off=True)

@@ -6,16 +6,20 @@ So any two executions are comparable, whatever crashed in between.
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Sequence
 
+from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.events import Effect
 from chargehand.engine.failure import Failure, FailureKind, Missing, PendingCall, Question, Refusal
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Edge, Plan, Task, TaskId
+from chargehand.engine.state import Step
 from chargehand.engine.value import decode_value
 from chargehand.errors import NotJson
-from chargehand.runtime.executor import Done, Executor, Proposal, Refined, StepContext, WorkFailed
+from chargehand.runtime.executor import Done, EffectUnknown, Executor, Proposal, Refined, StepContext, WorkFailed
 from tests.sim.scenario import Scenario
-from tests.sim.shadow import Shadow
+from tests.sim.shadow import RUN, Shadow
 
 KINDS: tuple[FailureKind, ...] = ("network", "timeout", "resource")
 FINAL = {
@@ -45,6 +49,9 @@ class World(Executor):
         self.expected_inputs: dict[tuple[TaskId, int], object] = {}
         self.recorded: dict[TaskId, object] = {}
         self.asks = self.rng("asks").random() < 0.25
+        self.under_way: Counter[str] = Counter()  # calls of effects, by task and tool
+        self.tries: Counter[str] = Counter()
+        self.looks: Counter[str] = Counter()
 
     def rng(self, *key: object) -> random.Random:
         return random.Random("/".join(map(str, (self.plot.seed, *key))))
@@ -60,13 +67,23 @@ class World(Executor):
         if node is None or not is_written or (node.status != "running" and not node.is_stopped):
             self.problems.append(f"attempt {number} of {task} was made before it was written down")
         self._check_inputs(brief)
-        rng = self.rng("attempt", task, number)
+        if node is not None and node.keep != brief.keep:
+            self.problems.append(f"attempt {number} of {task} was told keep={brief.keep}")
+        base = number if node is None else node.base  # what it does was settled when it began anew
+        rng = self.rng("attempt", task, base)
         fate = self.fate(task, number)
         latency = rng.choice((0.0, rng.uniform(0, 5), rng.uniform(0, 20)))  # with three steps: below every timeout
         steps = rng.choice((0, 0, 1, 2, 3))
-        for step in range(steps):
-            await self._step(task, number, step, context)
-        self._leave(brief)
+        reached = steps
+        if fate in KINDS:  # the line breaks after some of the steps
+            reached = self.rng("breaks", task, number).randint(0, steps)
+        await self._steps(task, base, reached, context)
+        if reached < steps:
+            self._deliver(task, number, fate, NOTHING)
+        for earlier in range(base, number + 1):
+            if earlier == number:
+                self._leave(brief)
+            steps += await self._make_good(brief, earlier, context)
         try:
             await asyncio.sleep(10_000 if fate == "hang" else latency)
             self._outage(brief)
@@ -74,7 +91,62 @@ class World(Executor):
             if "late" in self.plot.faults and rng.random() < 0.5:
                 return Done({"late": task})
             raise
-        return self._deliver(task, number, fate, NOTHING if steps else self._used(rng))  # steps were paid one by one
+        done = self._deliver(task, number, fate, NOTHING if steps else self._used(rng))  # steps were paid one by one
+        self._check_effects(task, base, reached)
+        return done
+
+    async def _steps(self, task: TaskId, base: int, count: int, context: StepContext) -> None:
+        """One after the other, or side by side as the calls of one reply are: one that fails lets the others end."""
+        if "doubts" not in self.plot.faults or self.rng("side by side", task, base).random() < 0.5:
+            for step in range(count):
+                await self._step(task, base, step, context)
+            return
+        failed: list[Exception] = []
+
+        async def make(step: int) -> None:
+            try:
+                await self._step(task, base, step, context)
+            except Exception as error:  # noqa: BLE001 - it is raised when the others have ended
+                failed.append(error)
+
+        async with asyncio.TaskGroup() as group:
+            for step in range(count):
+                group.create_task(make(step))
+        if failed:
+            raise failed[0]
+
+    def _check_effects(self, task: TaskId, base: int, steps: int) -> None:
+        """Oracle 27: an attempt that reached its end had each of its effects, or a person says so."""
+        for step in range(steps):
+            key = f"{task}/tool{step}"
+            is_effect = self._effect(task, base, step) == "effect"
+            if is_effect and not self.raw[key] and key not in self.shadow.said_done:
+                self.problems.append(f"{task} ended without the effect {key}")
+
+    async def _make_good(self, brief: Brief, number: int, context: StepContext) -> int:
+        """After a refusal some models read it and call the same tool again, the same way or not.
+
+        Returns:
+            How many steps it took.
+        """
+        task = brief.work.task
+        wishes = [text for text, why in (brief.answers or {}).items() if why and text.startswith(f"{task}/{number}/")]
+        if "which?" in "".join(wishes):
+            return 0
+        steps = 0
+        for text in sorted(wishes):
+            if self.rng("makes good", text).random() < 0.5:
+                continue
+
+            async def call(_key: str) -> Done:
+                await asyncio.sleep(0.1)
+                return Done("paid less", NOTHING)
+
+            await context.step("model", call, kind="model", request=text)
+            wish = text.rpartition("/")[2] if self.rng("the same", text).random() < 0.5 else "less"
+            await context.step("pay", call, request=text, effect="idempotent", arguments=f'{{"wish":"{wish}"}}')
+            steps += 2
+        return steps
 
     def _leave(self, brief: Brief) -> None:
         """In some worlds some attempts ask a person first. What the person says does not change how they go."""
@@ -94,10 +166,15 @@ class World(Executor):
                 self.problems.append(f"the verdict on {text} was {verdict}, and another was taken for it")
         known = {*answers, *self.shadow.answered}
         waiting = [
-            PendingCall(place, text, "pay", key=text) for place, text in enumerate(wishes, 1) if text not in known
+            PendingCall(place, text, "pay", {"wish": text.rpartition("/")[2]}, key=text)
+            for place, text in enumerate(wishes, 1)
+            if text not in known
         ]
         if waiting:
-            question = Question("tool", "pay", call=waiting[0].call, also=tuple(waiting[1:]), key=waiting[0].key)
+            first, *others = waiting
+            question = Question(
+                "tool", "pay", arguments=first.arguments, call=first.call, also=tuple(others), key=first.key
+            )
             raise WorkFailed(Failure("approval", waiting[0].text, question=question), NOTHING)
 
     def _ask_in_words(self, brief: Brief) -> None:
@@ -155,39 +232,116 @@ class World(Executor):
             return Amount(calls=1, micros=1)
         return rng.choice((None, Amount(calls=1, micros=-3), Amount(calls=1, micros=1), Amount(calls=2, micros=20)))
 
-    async def _step(self, task: TaskId, number: int, step: int, context: StepContext) -> None:
-        rng = self.rng("step", task, number, step)
-        effect = rng.choice(("read", "idempotent", "effect"))
-        request = f"{step}" if effect == "effect" else f"{number}/{step}"
+    def _effect(self, task: TaskId, base: int, step: int) -> Effect:
+        effects: tuple[Effect, ...] = ("read", "idempotent", "effect")
+        drawn = self.rng("step", task, base, step).choice(effects)
+        return "idempotent" if drawn == "effect" and self._waits(task) else drawn
+
+    def _waits(self, task: TaskId) -> bool:
+        """Whether the steps of a task wait for a run of their own."""
+        return self.rng("waits", task).random() < 0.15
+
+    async def _step(self, task: TaskId, base: int, step: int, context: StepContext) -> None:
+        rng = self.rng("step", task, base, step)
+        rng.random()
+        effect = self._effect(task, base, step)
+        request = f"{step}" if effect == "effect" else f"{base}/{step}"
+        name = f"tool{step}"
+        effect_key = f"{task}/{name}"
 
         async def call(key: str) -> Done:
-            written = int(key.rpartition("/")[2]) in self.shadow.nodes[task].pending
+            pending = self.shadow.nodes[task].open_steps()
+            written = any(key == (one.key or f"{RUN}/{task}/{self._attempt(task)}/{at}") for at, one in pending.items())
             if not written and (paid or effect != "read"):  # a call that neither costs nor acts may run ahead
                 self.problems.append(f"{key} was called before it was written down")
-            await asyncio.sleep(rng.uniform(0, 3))
-            if effect == "effect":
-                self.raw[f"{task}/{step}"] += 1
-            await asyncio.sleep(rng.uniform(0, 3))
-            return Done(Receipt() if odd else {"step": step}, used)
+            if effect != "effect":
+                await asyncio.sleep(rng.uniform(0, 6))
+                return Done(Receipt() if odd else result, used)
+            self.under_way[effect_key] += 1
+            try:
+                await self._act(effect_key, rng)
+            finally:
+                self.under_way[effect_key] -= 1
+            return Done(Receipt() if odd else result, used)
 
         paid = self.plot.roster.supervision != NOTHING and rng.random() < 0.5
         reserve, used = (Amount(calls=1, micros=2), Amount(calls=1, micros=1)) if paid else (NOTHING, NOTHING)
-        waits = self.rng("waits", task).random() < 0.15  # for a run of its own
-        odd = effect != "read" and self.rng("odd", task, number, step).random() < 0.2
+        odd = effect != "read" and self.rng("odd", task, base, step).random() < 0.2
+        result = {"value": {"step": step}} if effect == "effect" else {"step": step}
         try:
             got = await context.step(
-                f"tool{step}",
+                name,
                 call,
-                kind="worker" if waits else "tool",
+                kind="worker" if self._waits(task) else "tool",
                 request=request,
                 effect=effect,
                 reserve=reserve,
+                arguments=f'{{"step":{step}}}' if effect == "effect" else "",
+                look=effect == "effect" and self.rng("can look", task, step).random() < 0.5,
             )
         except NotJson as error:
             self.problems.append(f"what {task} did in step {step} was not kept: {error}")
             raise
-        if got != {"step": step} and got != "a receipt":
-            self.problems.append(f"step {step} of {task} returned {got}")
+        if effect == "effect" and effect_key in self.shadow.said_done:
+            result = {"value": self.shadow.said_done[effect_key]}
+        if got not in (result, "a receipt"):
+            self.problems.append(f"step {step} of {task} returned {got}, not {result}")
+
+    def _attempt(self, task: TaskId) -> int:
+        return self.shadow.nodes[task].attempt
+
+    async def _act(self, key: str, rng: random.Random) -> None:
+        """An effect happens. In some worlds it breaks off before or after that, or never returns."""
+        self.tries[key] += 1
+        mood = "fine"
+        if "doubts" in self.plot.faults:
+            moods = ("fine", "fine", "breaks before", "breaks after", "hangs before", "hangs after")
+            mood = self.rng("mood", key, self.tries[key]).choice(moods)
+        await asyncio.sleep(rng.uniform(0, 3))
+        if mood == "breaks before":
+            raise WorkFailed(Failure("network", "the line broke"), NOTHING)
+        if mood == "hangs before":
+            await asyncio.sleep(10_000)
+        self.raw[key] += 1
+        await asyncio.sleep(10_000 if mood == "hangs after" else rng.uniform(0, 3))
+        if mood == "breaks after":
+            raise WorkFailed(Failure("network", "the line broke"), NOTHING)
+
+    async def look_up(self, brief: Brief, step: Step) -> Done | None:
+        """Some tools know what became of their effects, some do not, some fail or hang when they are asked."""
+        task = brief.work.task
+        key = f"{task}/{step.name}"
+        node = self.shadow.nodes[task]
+        opened = [call.key for call in node.open_effects().values() if call.look]
+        if step.key not in opened or node.status != "running":
+            self.problems.append(f"{key} was looked up although it is not in doubt")
+        self.looks[key] += 1
+        kind = self.rng("look", key, self.looks[key]).choice(("tells", "tells", "unknown", "fails", "hangs"))
+        await asyncio.sleep(10_000 if kind == "hangs" else self.rng("look takes", key, self.looks[key]).uniform(0, 2))
+        if kind == "fails":
+            raise WorkFailed(Failure("network", "nobody answers"), NOTHING)
+        if kind == "unknown" or self.under_way[key]:
+            self.shadow.told[key] = "unknown"
+            raise EffectUnknown
+        self.shadow.told[key] = "happened" if self.raw[key] else "absent"
+        return Done({"value": {"step": int(step.name.removeprefix("tool"))}}) if self.raw[key] else None
+
+    def recall(self, entries: Sequence[ev.Entry]) -> None:
+        """What the outside has seen by the end of these entries; of an open effect nobody knows, so it is drawn."""
+        opened: dict[tuple[TaskId, int], str] = {}
+        for entry in entries:
+            event = entry.event
+            if isinstance(event, ev.AttemptSucceeded):
+                self.recorded[event.task] = decode_value(event.result)
+            if isinstance(event, ev.StepStarted) and event.effect == "effect":
+                opened[event.task, event.step] = f"{event.task}/{event.name}"
+                self.tries[f"{event.task}/{event.name}"] += 1
+            if isinstance(event, ev.StepFinished) and (event.task, event.step) in opened:
+                self.raw[opened.pop((event.task, event.step))] = 1
+            if isinstance(event, ev.StepLookedUp) and event.outcome == "absent":
+                del opened[event.task, event.step]
+        for key in opened.values():
+            self.raw[key] = max(self.raw[key], self.rng("happened", key, self.tries[key]).randint(0, 1))
 
     def _outage(self, brief: Brief) -> None:
         if "outage" not in self.plot.faults:
@@ -225,7 +379,7 @@ class World(Executor):
         known = all(left.items() <= (got or {}).items() for left, got in pairs)
         if not known or not set(earlier.refused) <= set(brief.refused):
             self.problems.append(f"{brief.work.task} was not told what was before the run")
-        is_first = brief.work.number == earlier.count + 1 and not self.asks
+        is_first = brief.work.number == earlier.count + 1
         if is_first and earlier.failure is not None and brief.failure != earlier.failure.message:
             self.problems.append(f"{brief.work.task} was not told what failed before the run")
 

@@ -5,7 +5,7 @@ import type { Entry, Event, PlannedTask } from "./events.ts";
 import { PERSON_FOLDS } from "./fold_person.ts";
 import { TASK_FOLDS } from "./fold_tasks.ts";
 import {
-  IN_DOUBT, addTasks, beginRun, dutyKey, endDuty, endWaits, openAttempt, stopAll, takePlan,
+  IN_DOUBT, addTasks, beginRun, canLookUp, dutyKey, endDuty, endWaits, openAttempt, stopAll, takePlan,
 } from "./run_changes.ts";
 import {
   add, amountOf, attemptStopped, awaitNestedEnd, closeAttempt, loseCarried, loseStopped, nothing,
@@ -59,6 +59,7 @@ const requested: Fold = (run, event, { entry }) => {
   run.warnings = event.warnings ?? [];
   for (const agent of event.roster?.agents ?? []) run.agents.set(agent.name, agent);
   if (event.plan) takePlan(run, event.plan, 0);
+  for (const task of run.tasks.values()) task.failure = event.earlier?.failure;
 };
 
 const resumed: Fold = (run, _event, { at, before }) => {
@@ -72,7 +73,7 @@ const resumed: Fold = (run, _event, { at, before }) => {
       task.status = "judged";
       return;
     }
-    const inDoubt = [...task.openSteps.values()].some((step) => step.effect === "effect");
+    const inDoubt = task.doubts.size > 0 && !canLookUp(task);
     closeAttempt(run, task, { isCutOff: true, carries: !inDoubt });
     if (inDoubt) task.failure = IN_DOUBT;
     task.status = inDoubt ? "judged" : "ready";
@@ -84,7 +85,7 @@ function cutOff(run: Run, at: number): void {
   for (const task of run.tasks.values()) endWaits(task, at);
   stopAll(run, at, (task) => {
     if (task.status !== "running") return;
-    if ([...task.openSteps.values()].some((step) => step.effect === "effect")) task.failure = IN_DOUBT;
+    if (task.doubts.size) task.failure = IN_DOUBT;
     awaitNestedEnd(run, task);
     closeAttempt(run, task, { isCutOff: true });
   });
@@ -95,9 +96,11 @@ const timeRanOut: Fold = (run, _event, { at }) => {
   cutOff(run, at);
   for (const task of run.tasks.values()) {
     if (SETTLED.has(task.status)) continue;
+    const isJudged = task.status === "judged" || task.status === "asking";
+    const wasInDoubt = isJudged && task.failure?.kind === "uncertain";
     task.status = task.attempts.length ? "failed" : "skipped";
     if (!task.attempts.length) task.skipped = "deadline";
-    else if (task.failure?.kind !== "uncertain") {
+    else if (!wasInDoubt && !task.doubts.size) {
       task.failure = { kind: "deadline", message: "the time ran out before it was finished" };
     }
   }

@@ -6,16 +6,25 @@ import { dropRound, endWaits, settle, takePlan } from "./run_changes.ts";
 import { type AskedQuestion, type Run, type Task, pendingCalls } from "./run_state.ts";
 
 const inputRequested: Fold = (run, event, { at, task }) => {
-  run.questions.push({
+  const question: AskedQuestion = {
     number: event.number, what: event.what, task: event.task ?? "", text: event.text ?? "", question: event.question,
     asked: at, verdict: "", feedback: "", also: [], by: "",
-  });
+  };
+  run.questions.push(question);
   if (!task) return;
+  const ownDoubts = event.what === "effect" && event.question?.step ? pendingCalls(question) : [];
+  for (const id of new Set([task.id, ...ownDoubts.map((call) => call.task!)])) {
+    const asking = run.tasks.get(id);
+    if (asking) waitForPerson(asking, at);
+  }
+};
+
+function waitForPerson(task: Task, at: number): void {
   task.status = "asking";
   if (!task.waits.some((wait) => wait.kind === "person" && wait.ended === undefined)) {
     task.waits.push({ kind: "person", began: at });
   }
-};
+}
 
 const inputAnswered: Fold = (run, event, { at }) => {
   const question = run.questions.find((each) => each.number === event.number);
@@ -48,7 +57,10 @@ function answerEffects(run: Run, question: AskedQuestion, answer: Record<string,
     if (!task) continue;
     if (!verdict) open.add(task.id);
     else if (verdict.verdict === "fail") failed.add(task.id);
-    else task.openSteps.delete(call.step!);
+    else {
+      task.openSteps.delete(call.step!);
+      task.doubts.delete(call.step!);
+    }
     if (verdict?.verdict !== "done") continue;
     for (const attempt of task.attempts) {
       for (const step of attempt.steps.filter((each) => each.step === call.step && each.ended === undefined)) {
@@ -66,7 +78,7 @@ function answerEffects(run: Run, question: AskedQuestion, answer: Record<string,
       settle(run, task, "failed", at);
     } else if (open.has(id)) task.status = "judged";
     else {
-      task.failure = undefined;
+      task.failure = task.failureBefore;
       task.status = "ready";
       task.ready = at;
     }
@@ -77,13 +89,14 @@ function answerTask(run: Run, task: Task, answer: { [field: string]: unknown }, 
   endWaits(task, at);
   if (answer.what === "effect" && answer.verdict !== "again" && !answer.isNested) task.ended = at;
   if (answer.isNested || answer.what !== "effect") {
-    task.failure = undefined;
+    task.failure = task.failureBefore;
     task.status = "ready";
     task.ready = at;
   } else if (answer.verdict === "done") {
     task.result = answer.result;
     settle(run, task, "done", at);
   } else if (answer.verdict === "again") {
+    task.doubts.clear();
     task.status = "ready";
     task.ready = at;
   } else {

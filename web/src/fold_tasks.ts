@@ -1,7 +1,7 @@
 // The fold of what happens to tasks: attempts, steps, retries, items.
 
 import type { Fold } from "./fold.ts";
-import { callsIn, endAttempt, endWaits, newItem, openAttempt, settle } from "./run_changes.ts";
+import { callsIn, canLookUp, endAttempt, endWaits, newItem, openAttempt, settle } from "./run_changes.ts";
 import { add, amountOf, awaitNestedEnd, loseCarried, nothing, startsRun } from "./run_money.ts";
 import { type Attempt, itemsOf } from "./run_state.ts";
 
@@ -14,7 +14,9 @@ const attemptStarted: Fold = (_run, event, { at, task }) => {
     task.wantedCalls.push(...lost.map((step) => ({ id: step.call, name: step.name, arguments: step.arguments })));
   } else {
     task.wantedCalls = [];
+    task.failureBefore = task.failure;
   }
+  if (canLookUp(task)) task.looks += 1;
   endWaits(task, at);
   const attempt: Attempt = {
     attempt: event.attempt, worker: event.worker, instruction: task.instruction, began: at, ending: "under way",
@@ -37,6 +39,7 @@ const stepStarted: Fold = (run, event, { at, task }) => {
     reserved, expected: amountOf(event.expected) ?? reserved, effect: event.effect ?? "read", kind: event.kind ?? "tool",
     resumable: event.resumable ?? false,
   });
+  if (event.effect === "effect") task.doubts.set(event.step, event.look ?? false);
   const attempt = openAttempt(task);
   if (!attempt) return;
   const wanted = event.call
@@ -57,6 +60,7 @@ const stepEnded: Fold = (run, event, { at, task, entry }) => {
   const used = event.used ?? task.openSteps.get(event.step)?.reserved;
   add(run.spent, used);
   const isFinished = event.type === "step.finished";
+  if (isFinished) task.doubts.delete(event.step);
   if (isFinished) task.openSteps.delete(event.step);
   else task.openSteps.set(event.step, { ...task.openSteps.get(event.step)!, reserved: nothing(), expected: nothing() });
   const attempt = openAttempt(task);
@@ -74,6 +78,11 @@ const stepEnded: Fold = (run, event, { at, task, entry }) => {
       task.wantedCalls.push(...callsIn(event.result));
     }
   }
+};
+
+const stepLookedUp: Fold = (_run, event, { task }) => {
+  if (event.outcome === "absent") task?.doubts.delete(event.step);
+  else task?.doubts.set(event.step, false);
 };
 
 const attemptSucceeded: Fold = (run, event, { at, task, entry }) => {
@@ -106,6 +115,7 @@ const attemptAbandoned: Fold = (run, event, { task }) => {
 const retryScheduled: Fold = (run, event, { at, task, entry }) => {
   if (!task) return;
   const wait = Math.max(0, event.after - run.start - at);
+  if (!event.keep) task.doubts.clear();
   task.retries.push({ at, wait, worker: event.worker ?? "" });
   if (event.worker) task.worker = event.worker;
   const isWait = event.after > entry.at;
@@ -175,6 +185,7 @@ export const TASK_FOLDS: Record<string, Fold> = {
   "step.started": stepStarted,
   "step.finished": stepEnded,
   "step.failed": stepEnded,
+  "step.looked_up": stepLookedUp,
   "attempt.succeeded": attemptSucceeded,
   "attempt.failed": attemptFailed,
   "attempt.abandoned": attemptAbandoned,

@@ -36,7 +36,7 @@ function newTask(run: Run, task: PlannedTask): Task {
     planned: task.instruction, worker: task.worker ?? "", needs: needsOf(task), quorum: task.quorum ?? 0,
     forEach: task.for_each ?? "", accept: task.accept ?? [], status: "waiting", order: run.tasks.size,
     round: run.round, attempts: [], refinements: [], retries: [], waits: [], used: nothing(), reserved: nothing(),
-    openSteps: new Map(), carried: new Map(), wantedCalls: [],
+    openSteps: new Map(), carried: new Map(), doubts: new Map(), looks: 0, wantedCalls: [],
   };
 }
 
@@ -105,6 +105,11 @@ export const openAttempt = (task?: Task): Attempt | undefined => {
   const last = task?.attempts.at(-1);
   return last?.ending === "under way" ? last : undefined;
 };
+
+const MOST_LOOKS = 5;
+
+/** Whether a tool may still tell of an effect in doubt whether it happened. */
+export const canLookUp = (task: Task): boolean => task.looks < MOST_LOOKS && [...task.doubts.values()].some((look) => look);
 
 export const endWaits = (task: Task, at: number): void => {
   for (const wait of task.waits) wait.ended ??= at;

@@ -133,6 +133,12 @@ export type Task = {
   /** What is charged if its attempt is cut off before its first step; undefined: what is reserved. */
   expected?: Amount;
   openSteps: Map<number, OpenStep>;
+  /** Effects in doubt by their step, also of earlier attempts, and whether their tool can look them up. */
+  doubts: Map<number, boolean>;
+  /** How often an attempt began with effects that their tools were to look up. */
+  looks: number;
+  /** What failed before the attempt under way. */
+  failureBefore?: Failure;
   /** What is reserved for nested runs of a crashed attempt until it is resumed, by step. */
   carried: Map<number, Amount>;
   wantedCalls: WantedCall[];

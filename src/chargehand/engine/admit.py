@@ -47,7 +47,8 @@ def _as_reported(_state: RunState, report: ev.Event) -> ev.Event:
 
 def _running(state: RunState, task: TaskId, attempt: int) -> Progress:
     progress = state.tasks.get(task)
-    if progress is None or progress.status is not Status.RUNNING or progress.attempt != attempt:
+    is_owed = Work("attempt", task, attempt) in state.owing  # not after a cancel, which stops the work
+    if progress is None or progress.status is not Status.RUNNING or not is_owed:
         raise Refused(f"attempt {attempt} of {task!r} is no longer under way")
     return progress
 

@@ -58,7 +58,7 @@ def decide(state: RunState, now: Instant) -> list[ev.Event]:
     if events:
         return events
     if state.unreachable or state.failed_pending or state.expandable or state.joinable:
-        events = _consequences(state, now)
+        events = _consequences(state, now, is_late=is_late)
         if events:
             return events
     if state.ready_queues and state.approved and not state.paused and not is_late:
@@ -97,14 +97,20 @@ def _timeout_of(what: str, running: tuple[OpenStep, ...] = ()) -> ev.Failure:
     return ev.Failure("timeout", message, running=running)
 
 
-def _consequences(state: RunState, now: Instant) -> list[ev.Event]:
-    """What follows from tasks that settled or failed."""
+def _consequences(state: RunState, now: Instant, *, is_late: bool) -> list[ev.Event]:
+    """Return what follows from tasks that settled or failed.
+
+    Args:
+        state: the state of the run.
+        now: the time.
+        is_late: the deadline passed while a person is asked. The answer gives the time back, so failed tasks wait.
+    """
     events: list[ev.Event] = []
     for task, because in state.unreachable.items():
         events.append(ev.TaskSkipped(task, "input", because))
     events.extend(_expansion(state, state.tasks[task]) for task in state.expandable)
     events.extend(_join(state.tasks[task]) for task in state.joinable)
-    if state.paused:  # what becomes of a failed task may cost a call
+    if state.paused or is_late:  # what becomes of a failed task may cost a call
         return events
     for task in state.failed_pending:
         event = _after_failure(state, state.tasks[task], now)
@@ -395,7 +401,8 @@ def _choose(
 ) -> _Choice | None:
     """The least loaded of those who may take it; where breakers bar them all, of the fallbacks."""
     names = queue.candidates
-    if state.breakers and not progress.redo and all(_probes(state, name, now) is None for name in names):
+    must_stay = progress.redo or progress.in_doubt()  # only this worker looks up its open effects
+    if state.breakers and not must_stay and all(_probes(state, name, now) is None for name in names):
         gone = (*names, *progress.tried)
         names = tuple(name for name in line_of(state, progress.task) if name not in gone)
     best: _Choice | None = None

@@ -388,10 +388,12 @@ def _time_ran_out(state: RunState, _event: ev.TimeRanOut) -> None:
         if progress.settled:
             continue
         tried = progress.attempt > 0
+        was_judged = progress.status in (Status.JUDGED, Status.ASKING)
+        was_in_doubt = was_judged and progress.failure is not None and progress.failure.kind == "uncertain"
         progress.status = Status.FAILED if tried else Status.SKIPPED
         progress.timer = 0.0
         progress.skipped = None if tried else "deadline"
-        if tried and (progress.failure is None or progress.failure.kind != "uncertain"):
+        if tried and not was_in_doubt and not progress.in_doubt():
             progress.failure = ev.Failure("deadline", "the time ran out before it was finished")
     state.unsettled = 0
     state.closed = True
@@ -570,6 +572,8 @@ def _attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
     if not progress.steps and state.requested.earlier is None:
         in_vain = [call for round_, call in state.acted_in_vain if round_ < progress.round]
         progress.earlier = progress.calls + state.acted_in_task.get(event.task, ()) + tuple(in_vain)
+    if not progress.redo:
+        progress.failure_before = progress.failure
     progress.looks += progress.can_look_up()
     progress.attempt = event.attempt
     progress.worker = event.worker
@@ -901,7 +905,7 @@ def _call_judged(state: RunState, progress: Progress, event: ev.InputAnswered, a
     progress.answers = answers
     if event.verdict == "answer":
         progress.replies = {**(progress.replies or {}), question.key: encode_value(event.result)}
-    progress.failure = None
+    progress.failure = progress.failure_before
     progress.redo = True
     enqueue(state, progress)
 
@@ -914,7 +918,7 @@ def _refusal(answer: ev.InputAnswered | ev.CallVerdict) -> str:
 def _answered_inside(state: RunState, progress: Progress, event: ev.InputAnswered, question: ev.Question) -> None:
     """A person answered what a run inside asks: the attempt goes on where it was, and hands the answer on."""
     progress.handed_on = structs.replace(event, number=question.number)
-    progress.failure = None
+    progress.failure = progress.failure_before
     progress.redo = True
     progress.resumes += 1
     enqueue(state, progress)
@@ -945,7 +949,7 @@ def _doubt_resolved(state: RunState, event: ev.InputAnswered, asked: ev.InputReq
             progress.status = Status.JUDGED
             state.failed_pending[task] = None
         else:
-            progress.failure = None
+            progress.failure = progress.failure_before
             progress.redo = True
             progress.resumes += 1
             enqueue(state, progress)

@@ -187,6 +187,8 @@ class Progress(Struct):
     """Calls that the attempt under way is told of: of attempts before it, and of earlier runs."""
     failed_calls: dict[str, int] | None = None
     """How often a call failed in attempts that are not gone on from, by `call_digest`."""
+    failure_before: ev.Failure | None = None
+    """What failed before the attempt under way; None: it is the first."""
     refusals: tuple[RefusedCall, ...] = ()
     """Calls that a person did not allow, and that no later call made good."""
     keep: bool = False

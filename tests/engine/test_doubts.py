@@ -1,0 +1,132 @@
+"""Effects in doubt, kept steps and open questions, one entry at a time."""
+
+import pytest
+from msgspec import Raw, structs
+
+from chargehand.engine import events as ev
+from chargehand.engine.admit import admit
+from chargehand.engine.decide import decide
+from chargehand.engine.failure import Failure, Question
+from chargehand.engine.fold import replay
+from chargehand.engine.owed import brief
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Breaking, Policy, Retry
+from chargehand.engine.roster import Agent, Roster
+from chargehand.engine.state import RunState, Work
+from chargehand.engine.view import gaps
+from chargehand.errors import Refused
+from tests.requests import request
+
+PAY = TaskId("pay")
+ASK = TaskId("ask")
+ROSTER = Roster((Agent("ann", model="m", fallbacks=("bob",), timeout=60.0), Agent("bob", timeout=60.0)))
+PLAN = Plan((Task(PAY, "pay the bill at once", "ann"), Task(ASK, "ask a person for leave", "bob")), "none")
+POLICY = Policy(retry=Retry(attempts=3, base=0.0), breaking=Breaking(consecutive=1), refine=False)
+
+REQUEST = structs.replace(request(PLAN, ROSTER, policy=POLICY), deadline=100.0)
+
+
+def started(task: TaskId, attempt: int = 1) -> ev.AttemptStarted:
+    return ev.AttemptStarted(task, attempt, "ann" if task == PAY else "bob", until=100.0)
+
+
+def effect(*, look: bool) -> ev.StepStarted:
+    arguments = Raw(b'{"bill":"A"}')
+    return ev.StepStarted(
+        PAY, 1, step=1, name="wire", effect="effect", request="x", key="run/pay/x", arguments=arguments, look=look
+    )
+
+
+def in_doubt() -> ev.AttemptFailed:
+    return ev.AttemptFailed(PAY, 1, Failure("uncertain", "an effect is in doubt"))
+
+
+def asks_leave() -> tuple[ev.Event, ...]:
+    question = Question("tool", "send", call=1, key="k")
+    failure = Failure("approval", "send({})", question=question)
+    return (
+        started(ASK),
+        ev.AttemptFailed(ASK, 1, failure),
+        ev.InputRequested(1, "tool", ASK, text="send({})", question=question),
+    )
+
+
+def state_after(*events: tuple[float, ev.Event] | ev.Event) -> RunState:
+    """The state after these events, each a second after the one before it or at its own time."""
+    at = 0.0
+    entries = [ev.Entry(1, at, REQUEST)]
+    for number, event in enumerate(events, 2):
+        at, fact = event if isinstance(event, tuple) else (at + 1.0, event)
+        entries.append(ev.Entry(number, at, fact))
+    return replay(entries)
+
+
+def test_failed_tasks_wait_for_the_answer_when_the_deadline_passes_while_a_person_is_asked() -> None:
+    line = Failure("network", "the line broke")
+    state = state_after(started(PAY), *asks_leave(), (90.0, ev.AttemptFailed(PAY, 1, line)))
+    assert decide(state, 95.0) == []
+    late = (95.0, ev.InputAnswered(1, "approve"))
+    answered = state_after(started(PAY), *asks_leave(), (90.0, ev.AttemptFailed(PAY, 1, line)), late)
+    assert decide(answered, 95.0)[0] == ev.RetryScheduled(PAY, 95.0, keep=True)
+
+
+def test_an_attempt_that_looks_up_its_effect_stays_with_its_worker() -> None:
+    state = state_after(
+        started(PAY),
+        effect(look=True),
+        ev.AttemptStarted(ASK, 1, "ann", until=100.0),
+        ev.AttemptFailed(ASK, 1, Failure("network", "no line")),
+        ev.RetryScheduled(ASK, 90.0),
+        in_doubt(),
+        ev.RetryScheduled(PAY, 6.0, keep=True),
+    )
+    assert [event for event in decide(state, 8.0) if isinstance(event, ev.AttemptStarted) and event.task == PAY] == []
+    opened = state.breakers["model:m"].until
+    assert [event.worker for event in decide(state, opened) if isinstance(event, ev.AttemptStarted)][:1] == ["ann"]
+
+
+def test_an_effect_that_was_looked_up_is_no_longer_in_doubt_when_the_time_runs_out() -> None:
+    state = state_after(
+        started(PAY),
+        effect(look=True),
+        in_doubt(),
+        ev.RetryScheduled(PAY, 3.0, keep=True),
+        started(PAY, 2),
+        ev.StepFinished(PAY, 2, 1, Raw(b'{"value":"paid"}')),
+        (95.0, ev.TimeRanOut()),
+    )
+    assert [gap.reason for gap in gaps(state) if gap.task == PAY] == ["deadline"]
+
+
+def test_an_effect_that_nobody_looked_up_is_in_doubt_when_the_time_runs_out() -> None:
+    state = state_after(
+        started(PAY), effect(look=True), in_doubt(), ev.RetryScheduled(PAY, 3.0, keep=True), (95.0, ev.TimeRanOut())
+    )
+    assert [(gap.reason, gap.tool) for gap in gaps(state) if gap.task == PAY] == [("uncertain", "wire")]
+
+
+def test_an_attempt_that_goes_on_after_an_answer_is_told_what_failed_before_it() -> None:
+    question, failure = Question("tool", "send", call=1, key="k"), Failure("logic", "no sources given")
+    state = state_after(
+        started(ASK),
+        ev.AttemptFailed(ASK, 1, failure),
+        ev.RetryScheduled(ASK, 2.0),
+        started(ASK, 2),
+        ev.AttemptFailed(ASK, 2, Failure("approval", "send({})", question=question)),
+        ev.InputRequested(1, "tool", ASK, text="send({})", question=question),
+        ev.InputAnswered(1, "approve"),
+        started(ASK, 2),
+    )
+    assert brief(state, Work("attempt", ASK, 2)).failure == "no sources given"
+
+
+def test_nothing_is_reported_of_work_that_a_cancel_stopped() -> None:
+    state = state_after(
+        started(PAY),
+        ev.StepStarted(PAY, 1, step=1, name="team", kind="subteam", effect="idempotent"),
+        ev.CancelRequested("enough"),
+        ev.WorkStopped(),
+    )
+    for report in (ev.AttemptSucceeded(PAY, 1, Raw(b'"late"')), ev.StepFinished(PAY, 1, 1, Raw(b'"late"'))):
+        with pytest.raises(Refused, match="no longer under way"):
+            admit(state, report)
