@@ -66,6 +66,8 @@ class Desk:
         reserve: Amount | Claim = NOTHING,
         shape: type[_Shape] = object,
         tool_call: str = "",
+        arguments: str = "",
+        look: bool = False,
     ) -> _Shape:
         raise AssertionError(f"an answer takes no steps: {name}")
 

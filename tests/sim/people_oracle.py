@@ -576,6 +576,8 @@ class OpenEffects:
         self._steps: dict[tuple[str, int, int], ev.StepStarted] = {}
         self.failed: dict[tuple[str, int], None] = {}
         """Attempts that failed and left an effect in doubt, by task and number."""
+        self._given_up: set[tuple[str, int]] = set()
+        """Attempts whose task a person declared as failed: they are not asked about again."""
         self._asked: ev.InputRequested | None = None
 
     @property
@@ -601,8 +603,8 @@ class OpenEffects:
             case ev.StepLookedUp(outcome="absent"):
                 self._close(event.task, event.attempt, event.step)
             case ev.RunResumed():
-                looks = {place[:2] for place, step in self._steps.items() if step.look}
-                self.failed |= {place[:2]: None for place in self._steps if place[:2] not in looks}
+                settled = {place[:2] for place, step in self._steps.items() if step.look} | self._given_up
+                self.failed |= {place[:2]: None for place in self._steps if place[:2] not in settled}
             case ev.InputRequested():
                 self._asked = event
             case ev.InputAnswered() if self._asked is not None and self._asked.what == "effect":
@@ -620,6 +622,7 @@ class OpenEffects:
         said = {verdict.call: verdict.verdict for verdict in answer.also} | {calls[0].call: answer.verdict}
         over = {call.key for call in calls if said.get(call.call) in ("done", "again")}
         self._steps = {place: step for place, step in self._steps.items() if step.key not in over}
+        self._given_up |= {(call.task, call.attempt) for call in calls if said.get(call.call) == "fail"}
         decided = {(call.task, call.attempt) for call in calls if call.call in said}
         self.failed = {attempt: None for attempt in self.failed if attempt not in decided}
 

@@ -60,7 +60,7 @@ DETAILS: Options = {
 }
 
 
-class Reply(Struct, frozen=True):
+class TypedAnswer(Struct, frozen=True):
     """An answer as it was typed, before the question is known."""
 
     question: int | None
@@ -75,12 +75,12 @@ class Reply(Struct, frozen=True):
     """The plan that takes the place of the one that waits."""
 
 
-def read_reply(options: Namespace) -> Reply | None:
+def read_reply(options: Namespace) -> TypedAnswer | None:
     """Return the answer on the command line; None: there is none."""
     number: int | None = options.question or options.approve or None
     if options.approve and options.question not in (None, options.approve):
         raise Invalid(f"--approve {options.approve} and --question {options.question} differ; name one question")
-    reply = Reply(number)
+    reply = TypedAnswer(number)
     if options.approve is not None:
         return structs.replace(reply, verdict=ev.CallVerdict(0, "approve"))
     if options.reject is not None:
@@ -117,7 +117,7 @@ def _each_once(calls: list[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
     return tuple(calls)
 
 
-def make_event(run: str, state: RunState, pending: ev.InputRequested, reply: Reply, command: str) -> ev.Event:
+def make_event(run: str, state: RunState, pending: ev.InputRequested, reply: TypedAnswer, command: str) -> ev.Event:
     """Return the answer to an open question as an event.
 
     Args:

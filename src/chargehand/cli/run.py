@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import structs
 
 from chargehand.agents.result import planned
-from chargehand.cli.answers import ALTERNATIVES, DETAILS, Reply, make_event, read_reply
+from chargehand.cli.answers import ALTERNATIVES, DETAILS, TypedAnswer, make_event, read_reply
 from chargehand.cli.arguments import (
     EXECUTION,
     REQUEST,
@@ -179,7 +179,7 @@ def resume(options: Namespace) -> int:
     return executor.execute(options, name, act)
 
 
-def _answerable(options: Namespace, state: RunState, reply: Reply | None) -> ev.InputRequested | None:
+def _answerable(options: Namespace, state: RunState, reply: TypedAnswer | None) -> ev.InputRequested | None:
     """Return the question that a reply answers; Refused where the run has ended or asks nothing."""
     name: str = options.name
     if state.ended is not None:

@@ -472,7 +472,8 @@ def _cancel(state: RunState, now: Instant) -> ev.Event | None:
         return ev.WorkStopped()
     if _is_stopping(state, now):
         return None
-    return ev.RunEnded("cancelled", "cancelled", (*gaps(state), *refused_gaps(state)))
+    inside = [gap for gap in missing_gaps(state) if gap.tool]
+    return ev.RunEnded("cancelled", "cancelled", (*gaps(state), *refused_gaps(state), *inside))
 
 
 def _is_stopping(state: RunState, now: Instant) -> bool:

@@ -93,8 +93,8 @@ def _answer_example(question: RunQuestion) -> str:
     return msgspec.json.encode({str(call.call): question.verdicts[0] for call in question.calls}).decode()
 
 
-class ShownQuestions:
-    """Remembers which question of a run each client was shown last. `tenant.part(ShownQuestions)` is that of a tenant.
+class ClientQuestions:
+    """Remembers which question of a run each client was shown last. `tenant.part(ClientQuestions)` is that of a tenant.
 
     Words name no question, so they are good only for the one that their client has seen. What was shown is not kept
     over a restart of the server: a client then reads the run again, or names the question.

@@ -47,7 +47,7 @@ from chargehand.server.api.shapes import (
 )
 from chargehand.server.api.teams import list_teams, search_archives, show_team
 from chargehand.server.dialogue import (
-    ShownQuestions,
+    ClientQuestions,
     document_data,
     explain_answer,
     parse_answer,
@@ -277,7 +277,7 @@ class TenantClient:
     def show_question(self, info: RunInfo) -> None:
         """Note that the client of this call is shown the open question of a run: its words are good for that one."""
         if info.asks is not None:
-            self._tenant.part(ShownQuestions).show(self._client, info.summary.run, info.asks.number)
+            self._tenant.part(ClientQuestions).show(self._client, info.summary.run, info.asks.number)
 
     @property
     def _client(self) -> str:
@@ -308,7 +308,7 @@ class TenantClient:
         question = (await run_info(tenant, run)).asks
         if question is None:
             raise Refused(f"run {run!r} asks nothing just now")
-        is_shown = tenant.part(ShownQuestions).is_shown(self._client, run, question.number)
+        is_shown = tenant.part(ClientQuestions).is_shown(self._client, run, question.number)
         return parse_answer(question, answer, names_question=not is_shown)
 
     async def cancel(self, run: str, reason: str = "") -> RunInfo:
