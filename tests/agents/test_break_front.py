@@ -126,11 +126,11 @@ async def test_a_stream_left_early_stops_the_run_and_it_can_be_resumed(closes: b
     async def slow(request: Request) -> Line:
         if isinstance(request.subject, Planning):
             return plan(APPLES, combine="forward")
-        await asyncio.sleep(0.05 if len(script.requests) > 2 else 60)
+        await asyncio.sleep(0.05 if left else 60)
         return "12"
 
-    script = ScriptedModel(slow)
-    executor = team(script)
+    left = False
+    executor = team(ScriptedModel(slow))
     count = 0
     entries = executor.stream("Count", run="r")
     async for _ in entries:
@@ -146,6 +146,7 @@ async def test_a_stream_left_early_stops_the_run_and_it_can_be_resumed(closes: b
         for _ in range(100):  # turns of the loop, and not a time: the end of a generator takes some of them
             await asyncio.sleep(0.001)
     assert trouble == []
+    left = True
     found = await executor.resume("r")
     assert (found.ending, found.results) == ("complete", {"t1": {"text": "12"}})
 

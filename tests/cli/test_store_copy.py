@@ -138,7 +138,7 @@ def test_a_round_trip_through_postgresql_keeps_everything(tmp_path: Path, filled
     assert there.returncode == 0, there.stderr
     assert list_runs(filled / "runs.db") == before, "the source is only read"
     assert there.stdout.startswith("copied to postgresql://")
-    assert "both sides are equal: runs 44, entries" in there.stdout
+    assert "both sides are equal: runs 49, entries" in there.stdout
     assert "things in memory 16" in there.stdout
     asyncio.run(_is_equal(filled, postgres_store))
     back = copy(tmp_path, "--json", postgres_store, tmp_path / "back")

@@ -270,8 +270,8 @@ PEOPLE = (
     Bug(
         "the calls of a nested run before a question are not booked",
         "runtime/nested.py",
-        "used=state.ledger.spent.beyond(paid),",
-        "used=NOTHING,",
+        "            used=state.ledger.spent.beyond(paid),\n",
+        "            used=NOTHING,\n",
     ),
 )
 """What the programs of workers and persons must tell about questions, effects in doubt and repetitions."""

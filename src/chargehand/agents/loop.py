@@ -88,7 +88,7 @@ class Attempt:
         images = _shown_images(brief, ready) if brief.inputs else ()
         inputs = show_inputs(brief, nonce, by_handle=True, with_images=bool(images))
         task = resources.prompts.text("task", instruction=brief.instruction, inputs=inputs.text).strip()
-        earlier = show_earlier_calls(brief.earlier, nonce)
+        earlier = show_earlier_calls(brief.earlier, nonce) if brief.earlier else ""
         message = Message("user", f"({day_text(brief.began // DAY)})\n\n{task}{earlier}", images=images)
         opening = (ready.system(resources.prompts), message)
         self._task = message

@@ -314,7 +314,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
 
         What they decide is recorded before any call is made, so a resumed attempt asks a person about the same calls.
         """
-        self._decided.clear()
+        if self._decided:
+            self._decided.clear()
         for call in calls[:AT_ONCE]:
             tool = self.ready.tools.get(call.name)
             if tool is not None and tool.decides is not None and _identity(call) not in self._decided:
@@ -343,12 +344,15 @@ class ToolCalls(Struct, eq=False, kw_only=True):
 
     def _asks_first(self, call: ToolCall, tool: Tool) -> bool:
         """Whether this call needs approval, by the declaration of its tool or by a rule."""
-        if tool.approve or tool.asks or self._decided.get(_identity(call), False):
+        rules = self.ready.worker.rules
+        if tool.approve or tool.asks or (self._decided and self._decided.get(_identity(call), False)):
             return True
+        if not tool.conditions and not rules:
+            return False
         schema = {} if tool.arguments is None else tool.arguments.schema
         if tool.conditions and must_ask(tool.conditions, call.arguments, schema):
             return True
-        return rule_asks(self.ready.worker.rules, tool.name, call.arguments, schema)
+        return rule_asks(rules, tool.name, call.arguments, schema)
 
     def _approval_reason(self, call: ToolCall, tool: Tool) -> AskedBecause | None:
         """Why a person is asked before this call; None: no approval is needed."""

@@ -569,12 +569,12 @@ def _attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
         progress.tried = (*progress.tried, progress.worker)
         progress.failures = 0
         _forget_steps(progress)
-    if not progress.steps and state.requested.earlier is None:
-        in_vain = [call for round_, call in state.acted_in_vain if round_ < progress.round]
-        progress.earlier = progress.calls + state.acted_in_task.get(event.task, ()) + tuple(in_vain)
+    if not progress.steps and (progress.calls or state.acted_in_task or state.acted_in_vain):
+        _note_calls_before(state, progress)
     if not progress.redo:
         progress.failure_before = progress.failure
-    progress.looks += progress.can_look_up()
+    if progress.steps:
+        progress.looks += progress.can_look_up()
     progress.attempt = event.attempt
     progress.worker = event.worker
     progress.redo = False
@@ -595,6 +595,13 @@ def _attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
         quorum = (need_id for need_id, need in needs(progress.task) if need == "quorum")
         progress.taken = tuple(need_id for need_id in quorum if state.tasks[need_id].status is Status.DONE)
     state.owe(Work("attempt", event.task, event.attempt))
+
+
+def _note_calls_before(state: RunState, progress: Progress) -> None:
+    """Tell an attempt that begins anew which calls were made before it. An attempt elsewhere was told with its run."""
+    if state.requested.earlier is None:
+        in_vain = [call for round_, call in state.acted_in_vain if round_ < progress.round]
+        progress.earlier = progress.calls + state.acted_in_task.get(progress.task.id, ()) + tuple(in_vain)
 
 
 def _set_timer(state: RunState, progress: Progress, at: Instant) -> None:
@@ -626,7 +633,7 @@ def _close_attempt(
                 state.ledger.lose(step.reserved, step.expected)
             step.reserved = NOTHING  # an effect in doubt stays open
             step.expected = NOTHING
-    if not carries:
+    if not carries and progress.carried:
         _lose_carried(state, progress)
     if cut_off and progress.reserved is not NOTHING:
         state.ledger.lose(progress.reserved, progress.expected)
@@ -718,7 +725,10 @@ def _attempt_succeeded(state: RunState, event: ev.AttemptSucceeded) -> None:
     _close_attempt(state, progress, event.used)
     progress.result = event.result
     progress.items = event.items
-    progress.calls = progress.list_calls()
+    for step in (progress.steps or {}).values():
+        if step.effect != "read":
+            progress.calls = progress.list_calls()
+            break
     progress.steps = None
     progress.tracing = event.tracing
     if event.missing is not None:

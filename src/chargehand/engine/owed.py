@@ -138,7 +138,9 @@ def brief(state: RunState, work: Work) -> Brief:
     instruction = progress.instruction or progress.task.instruction
     first = next(iter(state.tasks.values())).round  # of what stands: a plan that a person sent back does not
     earlier = state.requested.earlier
-    offered = {**state.replies, **state.offered_replies.get(work.task, {})}
+    offered = state.replies
+    if state.offered_replies:
+        offered = {**offered, **state.offered_replies.get(work.task, {})}
     return Brief(
         work,
         goal,

@@ -219,7 +219,10 @@ class Progress(Struct):
 
     def in_doubt(self) -> bool:
         """Whether an effect was begun and its outcome is not known."""
-        return bool(self.steps) and any(step.is_open_effect for step in self.steps.values())
+        for step in (self.steps or {}).values():
+            if step.result is None and step.effect == "effect":
+                return True
+        return False
 
     def open_effects(self) -> list[tuple[int, Step]]:
         """Return the effects of which it is not known whether they happened, with their numbers."""

@@ -28,7 +28,7 @@ from chargehand.engine.policy import Seconds
 from chargehand.errors import ChargehandError, Invalid, Refused
 from chargehand.memory.conversations import scope_of
 from chargehand.runtime.feed import Reader
-from chargehand.server.api.control import answer_question, has_answered
+from chargehand.server.api.control import answer_question, has_answered, was_taken
 from chargehand.server.api.events import listen_to_words
 from chargehand.server.api.operations import render_problem
 from chargehand.server.api.runs import begin_run, list_runs, run_info
@@ -300,7 +300,12 @@ class TenantClient:
         message = MessageKey(digest(self._client, key), digest(sent)) if key else None
         if message is not None and await has_answered(tenant, run, message, key_name):
             return await run_info(tenant, run)
-        body = answer if isinstance(answer, AnswerBody) else await self._parse(tenant, run, answer)
+        try:
+            body = answer if isinstance(answer, AnswerBody) else await self._parse(tenant, run, answer)
+        except Refused:
+            if not await was_taken(tenant, run, message, key_name):
+                raise
+            return await run_info(tenant, run)
         by = self.caller.name or self.caller.key
         return await answer_question(tenant, run, _checked(body), by, message=message, key_name=key_name)
 

@@ -23,7 +23,7 @@ Condition: TypeAlias = Scalar | Sequence[Scalar]
 Conditions: TypeAlias = Mapping[str, Condition]
 """Conditions by the name of an argument; all of them must hold."""
 _ORDERED: tuple[Operator, ...] = (">", ">=", "<", "<=")
-_WRITTEN = re.compile(r"\s*(>=|<=|==|!=|>|<|not\s+in(?=\s*\[)|in(?=\s*\[))\s*(.*?)\s*", re.DOTALL)
+_WRITTEN = re.compile(r"(>=|<=|==|!=|>|<|not\s+in(?=\s*\[)|in(?=\s*\[))(.*)", re.DOTALL)
 
 
 class Comparison(Struct, frozen=True):
@@ -75,15 +75,16 @@ def _read_condition(argument: str, written: Condition) -> Comparison:
         if not written:
             raise Invalid(f"{argument}: the list is empty; name the values of which each asks")
         return Comparison(argument, "in", list(written))
-    match = _WRITTEN.fullmatch(written) if isinstance(written, str) else None
+    match = _WRITTEN.fullmatch(written.strip()) if isinstance(written, str) else None
     if match is None:
         return Comparison(argument, "==", written)
     operator = cast("Operator", " ".join(match[1].split()))
-    value = _read_list(match[2]) if operator in ("in", "not in") else _read_value(match[2])
+    text = match[2].strip()
+    value = _read_list(text) if operator in ("in", "not in") else _read_value(text)
     if value is None or value == []:
         raise Invalid(f"{argument}: {written!r} names no value; write for example '> 500' or 'not in [EUR, CHF]'")
     if operator in _ORDERED and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise Invalid(f"{argument}: {written!r} compares with {match[2]!r}, which is no number; use == or in for texts")
+        raise Invalid(f"{argument}: {written!r} compares with {text!r}, which is no number; use == or in for texts")
     return Comparison(argument, operator, value)
 
 

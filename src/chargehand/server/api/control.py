@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeAlias, cast
 
-from msgspec import structs
+from msgspec import UNSET, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,7 +16,7 @@ from chargehand.engine.plan import Edge, Plan, Task, TaskId, fingerprint, in_ord
 from chargehand.engine.policy import Seconds
 from chargehand.engine.state import Status
 from chargehand.engine.view import offers
-from chargehand.errors import Refused
+from chargehand.errors import Refused, RunBusy
 from chargehand.journal.protocol import Journal
 from chargehand.journal.store import journal_store
 from chargehand.runtime.runner import fork_offers, offer_results
@@ -123,6 +123,7 @@ async def answer_question(
         key_name: What the client calls that id.
     """
     _check_plan(body)
+    _check_results(body)
 
     def answer(recorded: RecordedRun) -> ev.InputAnswered:
         _check_shape(_question(recorded), body)
@@ -131,8 +132,16 @@ async def answer_question(
             verdict=body.verdict,
             feedback=body.feedback,
             plan=body.plan,
-            result=body.result,
-            also=tuple(ev.CallVerdict(other.call, other.verdict, other.feedback, other.result) for other in body.also),
+            result=None if body.result is UNSET else body.result,
+            also=tuple(
+                ev.CallVerdict(
+                    call=other.call,
+                    verdict=other.verdict,
+                    feedback=other.feedback,
+                    result=None if other.result is UNSET else other.result,
+                )
+                for other in body.also
+            ),
             by=by,
         )
 
@@ -150,11 +159,21 @@ async def _answer_once(
     if not await has_answered(tenant, run, message, key_name):
         try:
             await tell_run(tenant, run, lambda recorded: structs.replace(answer(recorded), message=message))
-        except Refused:
-            # the same message may have come twice at once, and the other one was taken
-            if not await has_answered(tenant, run, message, key_name):
+        except (Refused, RunBusy):
+            if not await was_taken(tenant, run, message, key_name):
                 raise
     return await run_info(tenant, run)
+
+
+async def was_taken(tenant: Tenant, run: str, message: ev.MessageKey | None, key_name: str) -> bool:
+    """Return whether the same message, sent more than once at a time, has answered: the other one may be under way."""
+    for _ in range(_LOOKS):
+        if await has_answered(tenant, run, message, key_name):
+            return True
+        if message is None:
+            return False
+        await asyncio.sleep(_LOOK)
+    return False
 
 
 async def has_answered(tenant: Tenant, run: str, message: ev.MessageKey | None, key_name: str) -> bool:
@@ -172,6 +191,14 @@ def _check_plan(sent: VerdictBody | AnswerBody) -> None:
     """Who sends a plan means it, so it must not be passed over."""
     if (sent.verdict == "edit") != (sent.plan is not None):
         raise Problem(422, "invalid", "a plan comes with the verdict `edit`, and with no other")
+
+
+def _check_results(sent: AnswerBody) -> None:
+    """Refuse a call that is said to be done without its result; `null` is one."""
+    for place, verdict in (("result", sent), *((f"also[{n}].result", other) for n, other in enumerate(sent.also))):
+        if verdict.verdict == "done" and verdict.result is UNSET:
+            detail = "say what the call returned in `result`; null if it returned nothing"
+            raise Problem(422, "invalid", detail, faults=[Fault(place, detail)])
 
 
 def _check_shape(pending: ev.InputRequested, sent: AnswerBody) -> None:
@@ -232,6 +259,10 @@ async def stop_task(tenant: Tenant, request: Request, run: str, task: str, body:
 MakeNew: TypeAlias = Callable[[RecordedRun], Awaitable[NewRun]]
 _PATIENCE: Seconds = 30.0
 """For a run that is cancelled."""
+_LOOKS = 40
+"""How often it is looked whether the same message, sent at the same time, has answered."""
+_LOOK: Seconds = 0.05
+"""The pause between two of these looks."""
 
 
 @begins_run("/api/runs/{run}/retry")
