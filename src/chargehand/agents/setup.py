@@ -69,6 +69,8 @@ class ReadyWorker(Struct, eq=False):
     window: int
     memory: WorkerMemory | None = None
     """With one it is shown its memory before each call of its model."""
+    has_deciding_tools: bool = False
+    """A function decides which calls of one of its tools need approval."""
     takes_cut_replies: bool = False
     """It answers with what there is of a reply that reached its limit; else such a reply is asked for again."""
     _system: Message | None = None
@@ -129,6 +131,7 @@ def make_ready(
         specs=(*(tool.spec for tool in tools.values()), GIVE_UP),
         window=min((model.card.window for model in models), default=0),
         memory=memory,
+        has_deciding_tools=any(tool.decides is not None for tool in tools.values()),
     )
 
 

@@ -230,7 +230,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
 
         Returns whether any of it is new to the model.
         """
-        await self._decide_approvals(calls)
+        if self.ready.has_deciding_tools:
+            await self._decide_approvals(calls)
         plans = self._plan_all(calls, step)
         results: dict[int, Returned] = {}
         to_make = [(number, plan.call, plan.tool) for number, plan in enumerate(plans) if plan.is_made and plan.tool]
@@ -504,16 +505,19 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         """Make a call as a step of the attempt."""
 
         def make(key: str) -> Coroutine[Any, Any, Done]:
-            times = self._changed.get(_identity(call), 0) + 1
-            caller = self._caller(key, times) if tool.arguments is not None and tool.arguments.caller else None
+            caller = None
+            if tool.arguments is not None and tool.arguments.caller:
+                caller = self._caller(key, self._changed.get(_identity(call), 0) + 1)
             return make_call(tool=tool, call=call, key=key, caller=caller, breakers=self.breakers, context=self.context)
 
         request = call.arguments
+        arguments = ""
         if tool.effect != "read":  # the same call is the same, however its arguments are written the next time
-            request = _normalized(call.arguments)
+            canonical = _canonical(call.arguments)
+            request = call.arguments if canonical is None else canonical
+            arguments = canonical if canonical is not None and canonical[:1] == "{" else ""
         if tool.effect == "effect" and (times := self._acted.get((call.name, request), 0)):
             request = f"{request} (time number {times + 1})"
-        arguments = "" if tool.effect == "read" else _as_object(call.arguments)
         amount = tool.holds(call.arguments)
         reserve = Claim(amount, resumable=tool.relays) if tool.share and amount != NOTHING else amount
         return self.context.step(
@@ -707,16 +711,6 @@ def _identity(call: ToolCall) -> tuple[str, str]:
     return call.name, _normalized(call.arguments)
 
 
-def _as_object(arguments: str) -> str:
-    """Return arguments as one JSON object; empty where they are none, so that the call is not made."""
-    normalized = _normalized(arguments)
-    try:
-        msgspec.json.decode(normalized, type=dict[str, object])
-    except (msgspec.DecodeError, RecursionError):
-        return ""
-    return normalized
-
-
 def _likeness(earlier: EarlierCall, call: ToolCall) -> tuple[int, bool]:
     """Return how much a call resembles an earlier one of the same tool: equal arguments, then that it is in doubt."""
     try:
@@ -728,11 +722,17 @@ def _likeness(earlier: EarlierCall, call: ToolCall) -> tuple[int, bool]:
 
 
 def _normalized(arguments: str) -> str:
-    """Arguments without regard to white space and the order of keys."""
+    """Return arguments without regard to white space and the order of keys; as they are where they are no JSON."""
+    canonical = _canonical(arguments)
+    return arguments if canonical is None else canonical
+
+
+def _canonical(arguments: str) -> str | None:
+    """Return arguments as canonical JSON; None where they are no JSON."""
     try:
         return bytes(encode_value(msgspec.json.decode(arguments or "{}"))).decode()
     except (msgspec.DecodeError, NotJson, RecursionError):
-        return arguments
+        return None
 
 
 # --- after a crash: whether a call happened

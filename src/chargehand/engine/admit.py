@@ -57,7 +57,7 @@ def _outcome(state: RunState, report: ev.AttemptSucceeded | ev.AttemptFailed) ->
     """The outcome of an attempt; while an effect of it is open, it can only be that its outcome is not known."""
     progress = _running(state, report.task, report.attempt)
     report = _sane(report)
-    if not progress.in_doubt():
+    if not progress.steps or not progress.in_doubt():
         return report
     doubt = effect_in_doubt(report.failure) if isinstance(report, ev.AttemptFailed) else EFFECT_IN_DOUBT
     return ev.AttemptFailed(report.task, report.attempt, doubt, report.used)

@@ -401,7 +401,8 @@ def _choose(
 ) -> _Choice | None:
     """The least loaded of those who may take it; where breakers bar them all, of the fallbacks."""
     names = queue.candidates
-    must_stay = progress.redo or progress.in_doubt()  # only this worker looks up its open effects
+    # only this worker looks up its open effects
+    must_stay = progress.redo or (progress.steps is not None and progress.in_doubt())
     if state.breakers and not must_stay and all(_probes(state, name, now) is None for name in names):
         gone = (*names, *progress.tried)
         names = tuple(name for name in line_of(state, progress.task) if name not in gone)

@@ -663,6 +663,8 @@ def _step_started(state: RunState, event: ev.StepStarted) -> None:
         _release_carried(state, progress, event.step)
     reserve = event.reserve or NOTHING
     state.ledger.reserve(reserve)
+    if event.effect != "read":
+        progress.acts = True
     progress.steps[event.step] = Step(
         event.name,
         event.effect,
@@ -725,10 +727,8 @@ def _attempt_succeeded(state: RunState, event: ev.AttemptSucceeded) -> None:
     _close_attempt(state, progress, event.used)
     progress.result = event.result
     progress.items = event.items
-    for step in (progress.steps or {}).values():
-        if step.effect != "read":
-            progress.calls = progress.list_calls()
-            break
+    if progress.acts:
+        progress.calls = progress.list_calls()
     progress.steps = None
     progress.tracing = event.tracing
     if event.missing is not None:

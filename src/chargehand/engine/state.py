@@ -181,6 +181,8 @@ class Progress(Struct):
     effects: dict[str, Raw] | None = None  # what was done in the world by earlier attempts, by request
     answers: dict[str, str] | None = None  # why a person did not allow a call, by call; empty: it is allowed
     replies: dict[str, Raw] | None = None  # what a person answered to questions of its worker, by question
+    acts: bool = False
+    """One of its steps may change something."""
     calls: tuple[EarlierCall, ...] = ()
     """Calls of its attempts that changed something, except those among `steps`."""
     earlier: tuple[EarlierCall, ...] = ()
@@ -219,7 +221,7 @@ class Progress(Struct):
 
     def in_doubt(self) -> bool:
         """Whether an effect was begun and its outcome is not known."""
-        for step in (self.steps or {}).values():
+        for step in (self.steps or {}).values():  # noqa: SIM110 - asked of every attempt, and any() costs more calls
             if step.result is None and step.effect == "effect":
                 return True
         return False

@@ -304,7 +304,8 @@ class _StepContext:
         self._expected = NOTHING  # what calls of the supervisor are expected to use
         self._expected_known = False  # the journal says so, and has to be told of more of them
         self._holding: asyncio.Lock | None = None
-        self._open_steps: dict[str, int] = {}
+        self._open_steps: dict[int, str] = {}
+        """The keys of the steps that are being made, by number."""
 
     async def step(
         self,
@@ -323,25 +324,21 @@ class _StepContext:
         if self._work.kind != "attempt":
             raise Refused("only attempts record steps")
         request_digest = digest(name, request)
-        if effect == "effect":
-            self._times[request_digest] = self._times.get(request_digest, 0) + 1
+        own_key = "" if effect == "read" else self._idempotency_key(request_digest, effect)
         recorded = self._next_recorded(request_digest, effect)
         if recorded is not None:
             return _shaped(recorded, shape)
         task = self._work.task
         attempt = self._work.number
         number = self._number
-        started = ev.StepStarted(
-            task=task,
-            attempt=attempt,
-            step=number,
+        started = self._describe_step(
             name=name,
             kind=kind,
             effect=effect,
             request=request_digest,
             call=tool_call,
-            key="" if effect == "read" else self._idempotency_key(request_digest),
-            arguments=Raw(arguments.encode()) if arguments else ev.NULL,
+            key=own_key,
+            arguments=arguments,
             look=look,
         )
         is_paid = reserve != NOTHING
@@ -351,41 +348,61 @@ class _StepContext:
             self._line.put(started)
         else:
             await self._start(started, reserve)
-        done = await self._make(call, started, is_paid=is_paid)
+        key = self._open_steps[number] = own_key or f"{self._line.run}/{task}/{attempt}/{number}"
+        try:
+            done = await (call(key) if self._line.tracer is None else self._call_traced(call, key, number))
+        except WorkFailed as error:
+            if (is_paid or kind in STARTS_RUN) and error.used is not None and effect != "effect":
+                await self._line.ask(ev.StepFailed(task, attempt, number, error.used))
+                error.used = NOTHING
+            raise
+        finally:
+            del self._open_steps[number]
         if type(done) is not Done:  # a user's function returned it
             raise TypeError(f"the call of step {name!r} returned {type(done).__name__}; return a Done")
         result = encode_value(done.value) if effect == "read" else encode_or_text(done.value)[0]
-        finished = ev.StepFinished(
-            task, attempt, step=number, result=result, good=done.good, used=done.used, calls=done.acted
-        )
+        finished = ev.StepFinished(task, attempt, number, result, good=done.good, used=done.used, calls=done.acted)
         if effect == "read":
             await self._line.ask(finished)
         else:
             await self._record(finished)
         return _shaped(result, shape)
 
-    async def _make(self, call: Callable[[str], Awaitable[Done]], started: ev.StepStarted, *, is_paid: bool) -> Done:
-        """Make the call of a step that is written down, and record its cost if it fails."""
-        number = started.step
-        key = started.key or f"{self._line.run}/{started.task}/{started.attempt}/{number}"
-        self._open_steps[key] = number
-        try:
-            return await (call(key) if self._line.tracer is None else self._call_traced(call, key, number))
-        except WorkFailed as error:
-            is_charged = is_paid or started.kind in STARTS_RUN
-            if is_charged and error.used is not None and started.effect != "effect":
-                await self._line.ask(ev.StepFailed(started.task, started.attempt, number, error.used))
-                error.used = NOTHING
-            raise
-        finally:
-            self._open_steps.pop(key, None)  # an equal call side by side has the same key
+    def _describe_step(
+        self,
+        *,
+        name: str,
+        kind: ev.StepKind,
+        effect: Effect,
+        request: str,
+        call: str,
+        key: str,
+        arguments: str,
+        look: bool,
+    ) -> ev.StepStarted:
+        """Return the event that a step is written down with before it is made."""
+        return ev.StepStarted(
+            task=self._work.task,
+            attempt=self._work.number,
+            step=self._number,
+            name=name,
+            kind=kind,
+            effect=effect,
+            request=request,
+            call=call,
+            key=key,
+            arguments=Raw(arguments.encode()) if arguments else ev.NULL,
+            look=look,
+        )
 
-    def _idempotency_key(self, request_digest: str) -> str:
+    def _idempotency_key(self, request_digest: str, effect: Effect) -> str:
         """Return the key of a call: equal calls of the task have it in every attempt.
 
         A second equal effect of one attempt is meant to happen again, so it has a key of its own.
         """
-        times = self._times.get(request_digest, 1)
+        times = 1
+        if effect == "effect":
+            times = self._times[request_digest] = self._times.get(request_digest, 0) + 1
         count = "" if times == 1 else f"/{times}"
         return f"{self._line.state.origin or self._line.run}/{self._work.task}/{request_digest}{count}"
 
@@ -611,14 +628,15 @@ class _StepContext:
         return await line.runner.nested.share(line.run, line.state, self._work.task, estimate, own)
 
     def _starting_step(self, key: str) -> StartingStep:
-        if key not in self._open_steps:
+        numbers = [number for number, open_key in self._open_steps.items() if open_key == key]
+        if not numbers:
             raise Refused(f"step {key!r} is not open; start a run within the call of a step")
         return StartingStep(
             run=self._line.run,
             state=self._line.state,
             task=self._work.task,
             attempt=self._work.number,
-            number=self._open_steps[key],
+            number=numbers[-1],
         )
 
     def worker_loads(self) -> "Mapping[str, WorkerLoad]":
