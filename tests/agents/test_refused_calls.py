@@ -148,3 +148,18 @@ async def test_a_run_that_redoes_the_work_asks_again_about_a_refused_call() -> N
     assert (found.ending, found.question.calls[0].because, desk.paid) == ("needs_input", "declared", [])
     assert (await executor.resume("r2", "approve")).ending == "complete"
     assert desk.paid == ["Ott"]
+
+
+async def test_an_equal_call_is_asked_about_as_a_repeat_with_the_result_of_the_first() -> None:
+    desk = Desk()
+    found = await answered(desk.team(by_step(pay_to("Ott"), pay_to("Ott"), "Paid twice.")), "approve")
+    assert found.question is not None
+    [pending] = found.question.calls
+    assert (pending.because, pending.text) == ("repeated", 'pay({"to": "Ott"}), for time number 2')
+    assert pending.earlier is not None
+    assert (pending.earlier.arguments, pending.earlier.result, pending.earlier.task) == (
+        {"to": "Ott"},
+        "Ott was paid",
+        "t1",
+    )
+    assert desk.paid == ["Ott"]

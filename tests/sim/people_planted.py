@@ -12,8 +12,8 @@ PEOPLE = (
     Bug(
         "a call that needs a yes is made without",
         "agents/tool_calls.py",
-        "if tool.approve or tool.asks or self._decided.get(",
-        "if tool.asks or self._decided.get(",
+        "if tool.approve or tool.asks or (self._decided",
+        "if tool.asks or (self._decided",
     ),
     Bug(
         "a no of a person is a yes",
@@ -85,8 +85,8 @@ PEOPLE = (
     Bug(
         "a refused call is no gap",
         "engine/decide.py",
-        "*gaps(state), *refused_gaps(state),",
-        "*gaps(state),",
+        "*gaps(state), *refused_gaps(state), *untraced_gaps(state),",
+        "*gaps(state), *untraced_gaps(state),",
     ),
     Bug(
         "any later call makes a refused one good",
@@ -98,7 +98,7 @@ PEOPLE = (
     Bug(
         "nothing repeats an earlier call",
         "agents/tool_calls.py",
-        'if tool.effect == "effect" and not tool.poll and self._repeats(call) is not None:',
+        'if tool.effect == "effect" and not tool.poll and self._find_earlier(call) is not None:',
         "if False:",
     ),
     Bug(

@@ -801,8 +801,8 @@ EFFECTS = (
     Bug(
         "an effect that was had is had again unasked",
         "agents/tool_calls.py",
-        'in self._acted:\n            return "repeated"',
-        "in self._acted:\n            return None",
+        "        return same or self._repeats(call)",
+        "        return self._repeats(call)",
     ),
     Bug(
         "a question of a team inside is not asked outside",

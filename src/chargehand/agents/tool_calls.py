@@ -222,6 +222,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
     """How often a call that may change something returned a result, by tool and arguments."""
     _decided: dict[tuple[str, str], bool] = field(default_factory=dict[tuple[str, str], bool])
     """Whether the calls of this step need approval, as functions decided, by tool and arguments."""
+    _made_effects: dict[tuple[str, str], EarlierCall] = field(default_factory=dict[tuple[str, str], EarlierCall])
+    """Effects of this attempt, by tool and arguments."""
     _matched: set[str] = field(default_factory=set[str])
     """Earlier calls, by `call_digest`, that were answered with their result or that a person allowed to repeat."""
 
@@ -357,18 +359,21 @@ class ToolCalls(Struct, eq=False, kw_only=True):
 
     def _approval_reason(self, call: ToolCall, tool: Tool) -> AskedBecause | None:
         """Why a person is asked before this call; None: no approval is needed."""
-        if tool.effect == "effect" and not tool.poll and self._repeats(call) is not None:
+        if tool.effect == "effect" and not tool.poll and self._find_earlier(call) is not None:
             return "repeated"
         if self._asks_first(call, tool):
             return "declared"
         if tool.effect != "effect":
             return None
-        if self._acted and not tool.poll and _identity(call) in self._acted:
-            return "repeated"
         if not self.tainted or not self.brief.ask_if_tainted:
             return None
         # a call that is answered with the result of an earlier attempt changes nothing
         return None if digest(*_identity(call)) in (self.brief.effects or {}) else "tainted"
+
+    def _find_earlier(self, call: ToolCall) -> EarlierCall | None:
+        """Return the call that this one may repeat: an equal one of this attempt, or one before it."""
+        same = self._made_effects.get(_identity(call)) if self._made_effects else None
+        return same or self._repeats(call)
 
     def _repeats(self, call: ToolCall) -> EarlierCall | None:
         """Return the earlier call that this one may repeat: an equal one, or one of the same tool in this task.
@@ -417,7 +422,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         """A call that needs approval. Approval is for one call: the same a second time is asked for again."""
         which = _identity(call)
         key, times = self._approval_key(call)
-        earlier = self._repeats(call) if tool.effect == "effect" else None
+        earlier = self._find_earlier(call) if tool.effect == "effect" else None
         answers = self.brief.answers or {}
         if key in answers:
             if refusal := answers[key]:
@@ -616,8 +621,15 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         if tool.effect == "effect":
             which = _identity(call)
             self._acted[which] = self._acted.get(which, 0) + 1
+            if not tool.poll:
+                self._made_effects[which] = self._as_earlier(call, returned)
         if tool.stable:
             self._earlier[_identity(call)] = returned
+
+    def _as_earlier(self, call: ToolCall, returned: Returned) -> EarlierCall:
+        """Return a call of this attempt as one that an equal call would repeat."""
+        arguments = msgspec.json.decode(call.arguments or "{}", type=dict[str, object])
+        return EarlierCall(call.name, arguments, returned.value, task=self.brief.work.task)
 
     def _without_expression(self, value: object) -> object:
         """A figure without what the worker had computed for it: that is the worker's own words."""
