@@ -144,7 +144,7 @@ def test_a_round_trip_through_postgresql_keeps_everything(tmp_path: Path, filled
     back = copy(tmp_path, "--json", postgres_store, tmp_path / "back")
     assert back.returncode == 0, back.stderr
     document = json.loads(back.stdout)
-    assert (document["runs"], document["things"], document["turns"], document["passages"]) == (44, 16, 28, 14)
+    assert (document["runs"], document["things"], document["turns"], document["passages"]) == (49, 16, 28, 14)
     asyncio.run(_is_equal(filled, tmp_path / "back"))
     assert len(list((tmp_path / "back" / f"runs.db{BLOBS_SUFFIX}").iterdir())) == 1, (
         "the large body lies beside the file again"

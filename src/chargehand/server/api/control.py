@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeAlias, cast
 
-from msgspec import UNSET, structs
+from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -132,16 +132,8 @@ async def answer_question(
             verdict=body.verdict,
             feedback=body.feedback,
             plan=body.plan,
-            result=None if body.result is UNSET else body.result,
-            also=tuple(
-                ev.CallVerdict(
-                    call=other.call,
-                    verdict=other.verdict,
-                    feedback=other.feedback,
-                    result=None if other.result is UNSET else other.result,
-                )
-                for other in body.also
-            ),
+            result=body.result,
+            also=tuple(ev.CallVerdict(other.call, other.verdict, other.feedback, other.result) for other in body.also),
             by=by,
         )
 
@@ -194,10 +186,10 @@ def _check_plan(sent: VerdictBody | AnswerBody) -> None:
 
 
 def _check_results(sent: AnswerBody) -> None:
-    """Refuse a call that is said to be done without its result; `null` is one."""
+    """Refuse a call that is said to be done without its result: the worker goes on from it."""
     for place, verdict in (("result", sent), *((f"also[{n}].result", other) for n, other in enumerate(sent.also))):
-        if verdict.verdict == "done" and verdict.result is UNSET:
-            detail = "say what the call returned in `result`; null if it returned nothing"
+        if verdict.verdict == "done" and verdict.result is None:
+            detail = 'say what the call returned in `result`; a text such as "nothing" if it returned nothing'
             raise Problem(422, "invalid", detail, faults=[Fault(place, detail)])
 
 
