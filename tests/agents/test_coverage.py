@@ -22,6 +22,13 @@ def test_a_long_list_of_missing_parts_says_how_many_it_leaves_out() -> None:
     assert text == "1 of 41 parts covered; not covered: t0, t1, t2, t3, t4, t5, t6, t7 and 32 more"
 
 
+def test_a_task_with_two_gaps_is_one_missing_part() -> None:
+    refused = [Gap(TaskId("t2"), "refused", "approval", f"{payee} was not paid") for payee in ("Ott", "Bob")]
+    coverage = measure_coverage(["t1"], [*refused, Gap(NO_TASK, "unserved", "logic", "feed the cat")])
+    assert (coverage.missing, coverage.parts, coverage.unplanned) == (("t2", "feed the cat"), 3, 1)
+    assert Assessment(coverage).line == "1 of 3 parts covered; not covered: t2"
+
+
 async def test_a_run_that_has_ended_is_not_resumed_and_the_error_says_what_to_do() -> None:
     async def model(messages: object) -> str:
         return "fine"

@@ -199,13 +199,15 @@ def answer_tracings(state: RunState) -> dict[str, Tracing]:
 
 def measure_coverage(covered: Sequence[str], gaps: Sequence[Gap], unused: Sequence[str] = ()) -> Coverage:
     """Which parts of the plan there are results of, and which are missing. The answer itself is no part of the plan."""
-    parts = (gap for gap in gaps if gap.status not in ("untraced", "unwritten"))
-    open_gaps = sorted(parts, key=lambda gap: not gap.task)
+    open_gaps = [gap for gap in gaps if gap.status not in ("untraced", "unwritten")]
+    # a task may have several gaps, such as two refused calls: it is one part
+    tasks = dict.fromkeys(str(gap.task) for gap in open_gaps if gap.task)
+    unplanned = [gap.message for gap in open_gaps if not gap.task]
     return Coverage(
         covered=tuple(covered),
-        missing=tuple(gap.task or gap.message for gap in open_gaps),
+        missing=(*tasks, *unplanned),
         unused=tuple(unused),
-        unplanned=sum(not gap.task for gap in open_gaps),
+        unplanned=len(unplanned),
     )
 
 
