@@ -122,6 +122,15 @@ async def test_an_answer_that_does_not_fit_is_refused_and_nothing_is_written(ans
     ]
 
 
+@pytest.mark.parametrize("call", [2, 3], ids=["the first", "another"])
+async def test_a_second_verdict_on_a_call_is_refused_as_that(call: int) -> None:
+    bank = Bank()
+    await bank.ask()
+    also = (ev.CallVerdict(3, "approve"), ev.CallVerdict(call, "reject"))
+    with pytest.raises(Refused, match=f"call {call} was given two verdicts; give one for each call"):
+        await bank.team.resume("r", ev.InputAnswered(1, "approve", also=also))
+
+
 async def test_the_same_call_twice_in_a_reply_is_asked_about_once_and_made_once() -> None:
     bank = Bank("Ott", "Ott", "Lehm", "Ott")
     assert others(await bank.ask()) == (4,)

@@ -260,17 +260,21 @@ def _check_calls(question: ev.InputRequested, report: ev.InputAnswered) -> None:
     Raises:
         Refused: for a call that is not asked about, two verdicts on one call, and a verdict of another kind.
     """
+    # the first call has its verdict in the answer itself
+    judged = {pending.call for pending in question.calls[:1]}
     waiting = [pending.call for pending in question.calls[1:]]
     for verdict in report.also:
         if verdict.verdict not in VERDICTS[question.what]:
             words = ", ".join(VERDICTS[question.what])
             raise Refused(f"{verdict.verdict!r} does not answer call {verdict.call}; say one of {words}")
+        if verdict.call in judged:
+            raise Refused(f"call {verdict.call} was given two verdicts; give one for each call")
         if verdict.call not in waiting:
             numbers = ", ".join(map(str, waiting)) or "none"
             raise Refused(
                 f"call {verdict.call} does not wait for a verdict; besides the first, those that do: {numbers}"
             )
-        waiting.remove(verdict.call)
+        judged.add(verdict.call)
 
 
 def _edited_plan(state: RunState, report: ev.InputAnswered) -> ev.Event:
