@@ -18,10 +18,6 @@ const CHOICES: Record<string, Choice[]> = {
     { verdict: "fail", label: "Give up" },
   ],
 };
-export const BECAUSE: Record<string, string> = {
-  repeated: "The same call was made before.",
-  tainted: "The worker has seen text from outside.",
-};
 
 type Draft = { verdict: string; text: string };
 
@@ -80,14 +76,39 @@ function Circumstances({ call, what }: { call: PendingCall; what: string }): JSX
       <Arguments values={call.arguments ?? {}} />
       {what === "effect" && call.task && <p class="ny-because">Task {call.task}</p>}
       {what === "effect" && call.key && <p class="ny-because">Look it up by its idempotency key: <code>{call.key}</code></p>}
-      {what === "tool" && BECAUSE[call.because ?? ""] && <p class="ny-because">{BECAUSE[call.because ?? ""]}</p>}
-      {call.earlier && <Earlier call={call.earlier} />}
+      {what === "tool" && <Because because={call.because} values={call.arguments} earlier={call.earlier} />}
     </>
   );
 }
 
-/** The call that another one would repeat. */
-export function Earlier({ call }: { call: EarlierCall }): JSX.Element {
+/** Why a call is asked about, and the call that it may repeat. */
+export function Because({ because, values, earlier }: {
+  because?: string; values?: Record<string, unknown>; earlier?: EarlierCall | null;
+}): JSX.Element {
+  return (
+    <>
+      {because === "tainted" && <p class="ny-because">The worker has seen text from outside.</p>}
+      {because === "repeated" && <p class="ny-because">{repeatWords(values ?? {}, earlier)}</p>}
+      {earlier && <Earlier call={earlier} />}
+    </>
+  );
+}
+
+function repeatWords(values: Record<string, unknown>, earlier?: EarlierCall | null): string {
+  const isUnknown = earlier?.happened === false;
+  // without the earlier call, it is one of the same attempt with equal arguments
+  const isEqual = !earlier || canonical(earlier.arguments ?? {}) === canonical(values);
+  if (isEqual) return isUnknown ? "The same call may have been made before: nobody knows." : "The same call was made before.";
+  return `An earlier call of the same tool ${isUnknown ? "may have been made: nobody knows" : "was made"}.`;
+}
+
+/** JSON in which the order of the fields does not matter. */
+const canonical = (value: unknown): string =>
+  JSON.stringify(value, (_name, part: unknown) =>
+    part && typeof part === "object" && !Array.isArray(part) ? Object.fromEntries(Object.entries(part).sort(byName)) : part);
+const byName = ([one]: [string, unknown], [other]: [string, unknown]): number => (one < other ? -1 : 1);
+
+function Earlier({ call }: { call: EarlierCall }): JSX.Element {
   const place = [call.task && `task ${call.task}`, call.run && `run ${call.run}`, call.at && moment(call.at)].filter(Boolean);
   return (
     <p class="ny-because">

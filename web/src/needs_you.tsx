@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { JSX } from "preact";
 import { Refusal, isBlocked, useAction } from "./actions.tsx";
 import { type Problem, mayAct, post, runPath } from "./api.ts";
-import { Arguments, BECAUSE, CallVerdicts, Earlier } from "./call_verdicts.tsx";
+import { Arguments, Because, CallVerdicts } from "./call_verdicts.tsx";
 import { plural } from "./format.ts";
 import { type AskedQuestion, type CallVerdict, type Run, openQuestion, pendingCalls, planned } from "./run_state.ts";
 import { Icon } from "./states.tsx";
@@ -165,8 +165,7 @@ function Wording({ run, question }: { run: Run; question: AskedQuestion }): JSX.
     <>
       <h2>{worker} wants to call <code>{tool}</code></h2>
       <Arguments values={fields?.arguments ?? {}} />
-      {BECAUSE[fields?.because ?? ""] && <p class="ny-because">{BECAUSE[fields?.because ?? ""]}</p>}
-      {fields?.earlier && <Earlier call={fields.earlier} />}
+      <Because because={fields?.because} values={fields?.arguments} earlier={fields?.earlier} />
     </>
   );
 }

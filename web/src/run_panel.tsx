@@ -5,10 +5,10 @@ import { useEffect, useState } from "preact/hooks";
 import { get, runPath } from "./api.ts";
 import { Ref, Refs, citeIn } from "./chips.tsx";
 import { CopyButton } from "./copy_button.tsx";
+import { Decisions } from "./decisions.tsx";
 import type { Gap } from "./events.ts";
 import { seconds } from "./format.ts";
 import { MoneyLedger, TimeLedger } from "./ledgers.tsx";
-import { VERDICTS } from "./needs_you.tsx";
 import type { RunContext } from "./run_context.ts";
 import { type Run, type Statement, openQuestion, planned } from "./run_state.ts";
 import { openGaps, rootGaps } from "./run_view.ts";
@@ -143,29 +143,6 @@ function Lost({ context, ids }: { context: RunContext; ids: string[] }): JSX.Ele
     <span class="gaps-lost">
       and so {ids.map((id) => <Ref context={context} id={id} />)} {ids.length === 1 ? "was" : "were"} skipped
     </span>
-  );
-}
-
-/** What people decided, and how long they took. */
-function Decisions({ run, context }: { run: Run; context: RunContext }): JSX.Element | null {
-  const answered = run.questions.filter((question) => question.answered !== undefined);
-  if (!answered.length) return null;
-  return (
-    <section>
-      <h3>Decisions <span class="quiet">{answered.length}</span></h3>
-      <ul class="notes">
-        {answered.map((question) => (
-          <li>
-            <span class="mono">{seconds(question.answered!)}</span>
-            <span>
-              {question.task && <Ref context={context} id={question.task} />} {question.question?.tool || question.what}{" "}
-              {VERDICTS[question.verdict] ?? question.verdict}{question.by && ` by ${question.by}`} after {seconds(question.answered! - question.asked)}
-              {question.feedback && `: ${question.feedback}`}
-            </span>
-          </li>
-        ))}
-      </ul>
-    </section>
   );
 }
 
