@@ -96,7 +96,7 @@ export function Because({ because, values, earlier }: {
 
 function repeatWords(values: Record<string, unknown>, earlier?: EarlierCall | null): string {
   const isUnknown = earlier?.happened === false;
-  // without the earlier call, it is one of the same attempt with equal arguments
+  // journals of earlier versions leave out an equal call of the same attempt
   const isEqual = !earlier || canonical(earlier.arguments ?? {}) === canonical(values);
   if (isEqual) return isUnknown ? "The same call may have been made before: nobody knows." : "The same call was made before.";
   return `An earlier call of the same tool ${isUnknown ? "may have been made: nobody knows" : "was made"}.`;
