@@ -177,6 +177,16 @@ def test_a_team_file_says_which_calls_need_approval(tmp_path: Path, rule: str, a
             "workers.clerk.rules: euros: '> much' compares with 'much', which is no number; use == or in for texts",
         ),
         (
+            '{requires_approval_when: {tool: pay, when: {to: "not in (Ott, Lehm)"}}}',
+            "",
+            "workers.clerk.rules: to: 'not in (Ott, Lehm)' begins like an operator and is none; write one of '> 500'",
+        ),
+        (
+            "",
+            ', approve: {to: "notin [Ott]"}',
+            "tools.pay: to: 'notin [Ott]' begins like an operator and is none; write one of '> 500'",
+        ),
+        (
             "",
             ", approve: {to: 5}",
             "tools.pay: a condition on 'pay' can never be decided: to must be string, not a number",

@@ -121,6 +121,7 @@ def test_an_old_number_is_refused_and_the_printed_command_answers_the_open_quest
         (["--call", "1"], "write it like 1=approve"),
         (["--call", "1=approve", "--call", "1=approve"], "given twice"),
         (["--call", "1=yes"], 'say "approve", "reject"'),
+        (["--call", "1=approve: only 50"], 'a yes takes no condition; say "reject: why"'),
         (["--call", "3=approve"], "does not ask about call 3; it asks about 1"),
         (["--answer", "yes"], "does not answer this question"),
         (["--effect", "again"], "does not answer this question"),

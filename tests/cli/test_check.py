@@ -114,6 +114,13 @@ def test_one_key_is_explained_with_what_it_takes(tmp_path: Path) -> None:
     assert told[0] == "workers.bob: By name: who does the work. One that is only a text is its description."
 
 
+def test_a_key_is_explained_without_its_stars(tmp_path: Path) -> None:
+    for path, key in (("tools.approve", "tools.*.approve"), ("workers.steps", "workers.*.steps")):
+        told = chargehand(tmp_path, "check", "--explain", path).stdout
+        assert told == chargehand(tmp_path, "check", "--explain", key).stdout
+        assert told.startswith(f"{key}: ")
+
+
 def test_a_key_that_is_not_there_is_refused_with_the_nearest(tmp_path: Path) -> None:
     done = chargehand(tmp_path, "check", "--explain", "defaults.step")
     assert done.returncode == 2
@@ -169,3 +176,71 @@ def test_a_threshold_on_an_argument_that_is_not_there_is_found(tmp_path: Path) -
     done = chargehand(tmp_path, "check")
     assert done.returncode == 2
     assert "team.yaml:4: tools.twice: 'twice' has no argument 'nr'; did you mean 'number'?" in done.stdout
+
+
+PAYING = '''
+"""Tools that ask above thresholds."""
+from chargehand import Team, Worker, tool
+from chargehand.tools.rules import RequiresApproval
+
+@tool(effect="idempotent", approve={"euros": "> 500", "to": "not in [Ott, 'Lehm & Co']"})
+def pay(euros: float, to: str) -> str:
+    """Pay."""
+    return "paid"
+
+@tool(effect="idempotent", approve=lambda euros: euros > 500)
+def lend(euros: float) -> str:
+    """Lend."""
+    return "lent"
+
+def send(to: str) -> str:
+    """Send."""
+    return "sent"
+
+rule = RequiresApproval("send", {"to": "== 5"})
+team = Team([Worker("ann", "pays", tools=[pay, lend, send], rules=[rule])])
+outer = Team([team.as_worker("desk", "pays")])
+'''
+
+
+DESK = """
+version: 1
+name: desk
+workers:
+  ann:
+    description: Pays.
+    tools: [pay, lend, send]
+    rules: [{requires_approval_when: {tool: send, when: {to: "== Ott"}}}]
+tools: {pay: "paying:pay", lend: "paying:lend", send: "paying:send"}
+"""
+
+
+def test_it_prints_how_each_threshold_was_read(tmp_path: Path) -> None:
+    (tmp_path / "paying.py").write_text(PAYING.replace("== 5", "== Ott"))
+    write(tmp_path, DESK)
+    lines = [
+        'pay: asks if euros > 500 and to not in ["Ott", "Lehm & Co"]',
+        "lend: a function decides whether it asks",
+        'send (ann): asks if to == "Ott"',
+    ]
+    for team in (".", "paying:team", "paying:outer"):
+        done = chargehand(tmp_path, "check", "--team", team, PYTHONPATH=str(tmp_path))
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "\n".join(f"  {line}" for line in lines) in done.stderr
+        assert "all is well" in done.stderr
+        told = chargehand(tmp_path, "check", "--json", "--team", team, PYTHONPATH=str(tmp_path))
+        assert json.loads(told.stdout)["thresholds"] == lines
+
+
+@pytest.mark.parametrize("written", ["not in Ott, Lehm", "Not In [Ott]", "!Ott"])
+def test_a_threshold_that_only_looks_like_one_is_found(tmp_path: Path, written: str) -> None:
+    (tmp_path / "paying.py").write_text(PAYING.replace("== 5", written))
+    done = chargehand(tmp_path, "check", "--team", "paying:team", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 2
+    assert f"to: {written!r} begins like an operator and is none; write one of '> 500'" in done.stderr
+    (tmp_path / "paying.py").write_text(PAYING.replace("== 5", "== Ott"))
+    write(tmp_path, DESK.replace("== Ott", written))
+    done = chargehand(tmp_path, "check", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 2
+    assert f"team.yaml:8: workers.ann.rules: to: {written!r} begins like an operator and is none" in done.stdout
+    assert "  send (ann)" not in done.stderr

@@ -44,6 +44,10 @@ def findings(folder: Path, text: str) -> list[str]:
         ("policy: {refine: yes}", "policy.refine: must be true or false, not the text 'yes'"),
         ("supervisor: {combine: merg}", "supervisor.combine: is the text 'merg'; it must be one of"),
         ("supervisor: {combine: merg}", "did you mean 'merge'?"),
+        (
+            'tools: {pay: {python: "tools:pay", approve: "> 500"}}',
+            'it must be one of always, never, or conditions such as {argument: "> 500"}',
+        ),
         ("policy: {uncertain: sometimes}", "policy.uncertain: is the text 'sometimes'; it must be one of"),
         ("memory: {block: {}}", "memory.block: there is no key 'block' here; did you mean 'blocks'?"),
         ("memory: {blocks: {a: {shared: all}}}", "memory.blocks.a.shared: there is no key 'shared' here; did you mean"),

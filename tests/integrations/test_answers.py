@@ -209,6 +209,24 @@ def test_one_word_for_several_calls_is_refused(office: Office, name: str) -> Non
     assert office.paid == []
 
 
+@every_door
+@pytest.mark.parametrize(
+    ("team", "answer"),
+    [
+        ("serial", "approve: only 50"),
+        ("serial", "Approve, but only 50"),
+        ("both", {"1": "reject", "2": "approve only 50"}),
+    ],
+)
+def test_a_yes_with_a_condition_approves_nothing(office: Office, name: str, team: str, answer: object) -> None:
+    door = office.door(name)
+    run = door.begin(team)
+    with pytest.raises(DoorRefused, match="a yes takes no condition|verdict fits none of the allowed forms"):
+        door.answer(run, 1, answer)
+    assert number_of(door.document(run)) == 1
+    assert office.paid == []
+
+
 _TEAM = """
 import time
 from pathlib import Path

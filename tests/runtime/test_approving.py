@@ -123,6 +123,26 @@ def test_an_answer_that_nobody_asked_for_or_nobody_understands_is_refused() -> N
     assert paid == ["0 to Ott"]
 
 
+@pytest.mark.parametrize(
+    "answer", ["approve: only 50", "Approve: but", "APPROVE : if it is due", {1: "approve: only 50"}]
+)
+def test_a_yes_with_a_condition_approves_nothing(answer: str | dict[int, bool | str]) -> None:
+    team, paid = office("Ott")
+    team.run_sync("Pay.", run="may")
+    with pytest.raises(Invalid, match='; a yes takes no condition; say "reject: why"'):
+        team.resume_sync("may", answer)
+    assert paid == []
+    assert team.resume_sync("may", "Approve").ending == "complete"
+    assert paid == ["0 to Ott"]
+
+
+def test_a_yes_with_a_condition_of_a_function_approves_nothing() -> None:
+    team, paid = office("Ott", on_approval=lambda request: "approve: only 50")
+    with pytest.raises(Invalid, match="on_approval is 'approve: only 50'; a yes takes no condition"):
+        team.run_sync("Pay.", run="may")
+    assert paid == []
+
+
 def test_a_run_is_resumed_only_by_a_team_with_its_workers_and_tools() -> None:
     journal = MemoryJournal()
     team, paid = office("Ott", journal=journal)

@@ -83,6 +83,14 @@ def test_one_word_does_not_answer_two_calls(home: Garden, client: openai.OpenAI)
     assert home.state(run_of(first)) == "needs_input"
 
 
+def test_a_yes_with_a_condition_approves_nothing(home: Garden, client: openai.OpenAI) -> None:
+    first = client.responses.create(model="call", input="Do it.")
+    with pytest.raises(openai.APIStatusError) as refused:
+        client.responses.create(model="call", previous_response_id=first.id, input="Approve, but only 50.")
+    assert "a yes takes no condition" in refused.value.message
+    assert home.state(run_of(first)) == "needs_input"
+
+
 def test_the_same_answer_again_is_the_same_response_and_another_one_is_refused(
     home: Garden, client: openai.OpenAI
 ) -> None:

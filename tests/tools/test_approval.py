@@ -40,7 +40,14 @@ SCHEMA: dict[str, Any] = {
         ({"to": ["Ott"]}, {"to": "Ott"}, True),
         ({"to": 'not in ["Ott"]'}, {"to": "Ott"}, False),
         ({"to": "not  in [Ott]"}, {"to": "Lehm"}, True),
-        ({"to": "in transit"}, {"to": "in transit"}, True),
+        ({"to": "== in transit"}, {"to": "in transit"}, True),
+        ({"to": ["in transit"]}, {"to": "in transit"}, True),
+        ({"to": "== 'in [Ott]'"}, {"to": "in [Ott]"}, True),
+        ({"to": "== ~ Ott"}, {"to": "~ Ott"}, True),
+        ({"to": "inland"}, {"to": "inland"}, True),
+        ({"to": "nothing"}, {"to": "nothing"}, True),
+        ({"to": "not in ['Ott, Lehm', O'Neill,]"}, {"to": "Ott, Lehm"}, False),
+        ({"to": "not in ['Ott, Lehm', O'Neill,]"}, {"to": "O'Neill"}, False),
         ({"urgent": True}, {"urgent": True}, True),
         ({"urgent": "== true"}, {}, False),
         ({"euros": "> 500", "to": "Ott"}, {"euros": 501, "to": "Lehm"}, False),
@@ -59,6 +66,62 @@ def test_a_call_asks_where_its_arguments_meet_all_conditions(
     when: Mapping[str, Condition], arguments: Mapping[str, object], *, asks: bool
 ) -> None:
     assert must_ask(when, json.dumps(arguments), SCHEMA) == asks
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "not in Ott, Lehm",
+        "not in (Ott, Lehm)",
+        "Not In [Ott]",
+        "NOT IN [Ott]",
+        "notin [Ott]",
+        "not_in [Ott]",
+        "not [Ott]",
+        "not(Ott)",
+        "!Ott",
+        "! Ott",
+        "~ Ott",
+        "= Ott",
+        "=> 500",
+        "≥ 500",
+        "in Eve",
+        "In [Eve]",
+        "in(Eve)",
+        " in Eve ",
+        "[Ott, Lehm]",
+        "(Ott, Lehm)",
+    ],
+)
+def test_a_text_that_only_looks_like_an_operator_is_refused_with_the_right_form(written: str) -> None:
+    def remit(to: str) -> str:
+        """Pay."""
+        return to
+
+    schema = {"properties": {"to": {"type": "string"}}}
+    with pytest.raises(Invalid) as caught:
+        tool(approve={"to": written})(remit)
+    assert str(caught.value) == (
+        f"to: {written!r} begins like an operator and is none; write one of '> 500', '== Ott', '!= Ott', "
+        f"'in [Ott, Lehm]' or 'not in [Ott, Lehm]', or [{written!r}] if the argument must be this very text"
+    )
+    with pytest.raises(Invalid, match="begins like an operator and is none"):
+        check_approvals([RequiresApproval("pay", {"to": written})], {})
+    assert must_ask({"to": [written]}, json.dumps({"to": written}), schema)
+
+
+@pytest.mark.parametrize("written", ["== in [Ott]", "!= not in (Ott)", "=== Ott", "!== Ott", "== [Ott, Lehm]"])
+def test_two_operators_in_one_condition_are_refused(written: str) -> None:
+    schema = {"properties": {"to": {"type": "string"}}}
+    with pytest.raises(Invalid, match=r"has two operators; write one of '> 500'.* or put the text in quotes: [=!]= '"):
+        check_approvals([RequiresApproval("pay", {"to": written})], {"pay": schema})
+
+
+@pytest.mark.parametrize("written", ["in [Ott] or [Lehm]", "not in [Ott", "in ['Ott, Lehm]", "in [[Ott], Lehm]"])
+def test_a_list_that_cannot_be_read_is_refused(written: str) -> None:
+    schema = {"properties": {"to": {"type": "string"}}}
+    with pytest.raises(Invalid, match="names no value"):
+        check_approvals([RequiresApproval("pay", {"to": written})], {"pay": schema})
 
 
 @pytest.mark.parametrize("arguments", ["", "[]", "{", '{"euros": '])

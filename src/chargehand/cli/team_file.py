@@ -14,7 +14,7 @@ from chargehand.cli.arguments import add_options, model_handle, shared
 from chargehand.cli.console import Console, Tone, print_table
 from chargehand.cli.format import counted
 from chargehand.config.describe import Description, WorkerLine, describe
-from chargehand.config.keys import json_schema, key_at, known_keys
+from chargehand.config.keys import full_path, json_schema, key_at, known_keys
 from chargehand.config.source import NAMES, TEMPLATES, Detected, detect_model, near, read_source
 from chargehand.config.validate import validate
 from chargehand.errors import Invalid, Refused
@@ -168,6 +168,7 @@ def check(options: Namespace) -> int:
 
 
 def _explain(console: Console, path: str) -> None:
+    path = full_path(path)
     key = key_at(path)
     if key is None:
         hint = near(path, known_keys()) or "; docs/reference/team-file.md lists them"
@@ -188,6 +189,8 @@ def _summarize(console: Console, team: Description, tone: Tone) -> None:
             names = listed(team.memory.remembering)
             console.prose(f"  earlier tasks ({names}): kept apart by the labels session and user; served, else by key")
         _list_nested_teams(console, team.workers)
+        for threshold in team.thresholds:
+            console.prose(f"  {threshold}")
         if team.in_doubt:
             outcome = "a person is asked whether it happened" if team.uncertain == "ask" else "its task fails"
             advice = "take a CallKey or give happened= to look it up"

@@ -1,20 +1,26 @@
 """A team file looked at from all sides: what it holds, and everything that is wrong with it."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path as File
 from typing import Literal
 
 from msgspec import Struct
 
 from chargehand.agents.setup import tool_name
+from chargehand.agents.team_spec import Worker
 from chargehand.config.build import Overrides, TeamBuild, build_members, is_handle
 from chargehand.config.environment import lookup_beside
 from chargehand.config.load import build_team, load_team, named_models
 from chargehand.config.python_objects import is_python_name
 from chargehand.config.source import FileFinding, UnreadableFile, find_team, read_source, written
 from chargehand.config.validate import validate
+from chargehand.errors import Invalid
 from chargehand.models.providers import BUILT_IN, without_secrets
 from chargehand.models.resolve import Finder
+from chargehand.team import Team
+from chargehand.tools.approval import describe_conditions
+from chargehand.tools.rules import RequiresApproval
 from chargehand.tools.tool import Tool
 
 
@@ -52,6 +58,8 @@ class Description(Struct):
     """All that the file declares or a worker names."""
     models: list[str] = []
     memory: MemoryLine | None = None
+    thresholds: list[str] = []
+    """How each condition for approval was read: `pay: asks if euros > 500`; those of a rule name its worker."""
     in_doubt: list[str] = []
     """Tools whose effects nothing can look up after a crash: they have no look-up and take no idempotency key."""
     uncertain: Literal["fail", "ask"] = "ask"
@@ -97,9 +105,16 @@ def _describe_python(name: str, model: str) -> Description:
         workers=lines,
         tools=sorted({tool for line in lines for tool in line.tools}),
         models=sorted({line.model for line in lines if line.model}),
+        thresholds=_describe_thresholds((), _all_workers(team)),
         in_doubt=_find_effects_in_doubt(worker.tools for worker in team.spec.workers),
         uncertain=team.policy.uncertain,
     )
+
+
+def _all_workers(team: Team) -> list[Worker]:
+    """Return the workers of a team in Python and of the teams among them."""
+    nested = [worker.team for worker in team.spec.workers if isinstance(worker.team, Team)]
+    return [*team.spec.workers, *(worker for inner in nested for worker in _all_workers(inner))]
 
 
 def _describe_team(description: Description, build: TeamBuild) -> None:
@@ -115,6 +130,9 @@ def _describe_team(description: Description, build: TeamBuild) -> None:
     description.workers = _describe_workers(build)
     declared = {tool.name for tools in build.tools.values() for tool in tools}
     description.tools = sorted(declared.union(*(worker.tools for worker in description.workers)))
+    workers = [worker for team in teams for worker in team.workers]
+    declared_tools = [tool for team in teams for tools in team.tools.values() for tool in tools]
+    description.thresholds = _describe_thresholds(declared_tools, workers)
     used = [worker.tools for team in teams for worker in team.workers]
     description.in_doubt = _find_effects_in_doubt([*used, *(tools for team in teams for tools in team.tools.values())])
     description.uncertain = build.shape.policy.uncertain
@@ -139,6 +157,22 @@ def _describe_workers(build: TeamBuild) -> list[WorkerLine]:
         )
         lines.append(line)
     return lines
+
+
+def _describe_thresholds(tools: Iterable[object], workers: Iterable[Worker]) -> list[str]:
+    """Return in words on which arguments approval depends, by the declarations of tools and the rules of workers."""
+    workers = list(workers)
+    lines: list[str] = []
+    for tool in (*tools, *(tool for worker in workers for tool in worker.tools)):
+        if isinstance(tool, Tool) and tool.conditions:
+            lines.append(f"{tool.name}: {describe_conditions(tool.conditions)}")
+        elif isinstance(tool, Tool) and tool.decides is not None:
+            lines.append(f"{tool.name}: a function decides whether it asks")
+    for worker in workers:
+        rules = [rule for rule in worker.rules if isinstance(rule, RequiresApproval) and rule.when]
+        with suppress(Invalid):  # a condition that cannot be read is a finding already
+            lines.extend(f"{rule.tool} ({worker.name}): {describe_conditions(rule.when)}" for rule in rules)
+    return list(dict.fromkeys(lines))
 
 
 def _find_effects_in_doubt(groups: Iterable[Iterable[object]]) -> list[str]:

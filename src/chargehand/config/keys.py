@@ -56,6 +56,13 @@ def key_at(path: str) -> FileKey | None:
     return None
 
 
+def full_path(path: str) -> str:
+    """Return a path with the stars that were left out: `tools.*.approve` for `tools.approve`; any other as it is."""
+    if path in known_keys():
+        return path
+    return next((known for known in known_keys() if known.replace(".*", "") == path), path)
+
+
 @cache
 def known_keys() -> dict[str, FileKey]:
     """Every key by its path; one that is written by name (`workers.*`) is the key of its table."""

@@ -166,7 +166,8 @@ def _choice(value: object, kind: inspect.LiteralType) -> str:
     choices = [str(choice) for choice in kind.values]
     if value == "fixed" and "round_robin" in choices:  # it is a way, and no setting: the plan says it all
         return "is 'fixed', which is said with the plan itself: leave this out, and use  chargehand run --plan FILE"
-    return f"is {_is(value)}; it must be one of {', '.join(choices)}{near(str(value), choices)}"
+    conditions = ', or conditions such as {argument: "> 500"}' if set(choices) == {"always", "never"} else ""
+    return f"is {_is(value)}; it must be one of {', '.join(choices)}{conditions}{near(str(value), choices)}"
 
 
 def _text(value: object, _kind: Any) -> str:

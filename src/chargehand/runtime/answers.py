@@ -20,6 +20,8 @@ WORDS = {
     "effect": '"done: RESULT" (it happened and returned RESULT), "again" (it did not happen) or "fail"',
 }
 """What may be said of a call, by the kind of the question."""
+NO_CONDITION = 'a yes takes no condition; say "reject: why", or the bare word "approve"'
+"""Why words after `approve` are refused: the call would be made as it is, whatever they say."""
 
 
 def read_answer(
@@ -139,6 +141,8 @@ def read_verdict(
             return ev.CallVerdict(call, "done", reason, _json_or_text(rest))
         if word in ("again", "fail"):
             return ev.CallVerdict(call, word, reason or rest)
+    elif word == "approve" and rest:
+        raise Invalid(f"{owner} is {words!r}; {NO_CONDITION}")
     elif word in ("approve", "reject"):
         return ev.CallVerdict(call, word, reason or rest)
     raise Invalid(f"{owner} is {words!r}; say {WORDS[what]}")

@@ -9,6 +9,7 @@ import msgspec
 from chargehand.agents.run_document import RunDocument, RunQuestion, describe_tasks
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Task
+from chargehand.runtime.answers import NO_CONDITION
 from chargehand.server.api.shapes import AnswerBody
 from chargehand.server.wire import Problem, misfit
 
@@ -198,6 +199,8 @@ def _read_verdict(question: RunQuestion, sent: object) -> dict[str, object]:
     word = verdict.casefold()
     if word not in question.verdicts:
         raise _no_answer(f"begin the answer with one of: {', '.join(question.verdicts)}")
+    if word == "approve" and text:
+        raise _no_answer(NO_CONDITION)
     return {"verdict": word, "result": _as_json(text)} if word == "done" else {"verdict": word, "feedback": text}
 
 

@@ -1,7 +1,7 @@
 """Which calls of a tool need approval: conditions on their arguments, or a function of arguments and caller.
 
 A condition that cannot be decided asks. No condition is code: a text such as `> 500` is split into an operator and a
-value.
+value. A text that only looks like an operator is refused: read as a value, it would equal no argument and never ask.
 """
 
 import inspect
@@ -19,11 +19,20 @@ from chargehand.tools.schema import Arguments, Caller, problems
 Operator: TypeAlias = Literal[">", ">=", "<", "<=", "==", "!=", "in", "not in"]
 Scalar: TypeAlias = str | bool | int | float
 Condition: TypeAlias = Scalar | Sequence[Scalar]
-"""A text with an operator (`> 500`, `not in [EUR, CHF]`), a value that the argument must equal, or a list of them."""
+"""A text with an operator (`> 500`, `not in [EUR, CHF]`), a value that the argument must equal, or a list of them.
+
+A value that begins like an operator is written as a list (`["in transit"]`) or after one (`== in transit`).
+"""
 Conditions: TypeAlias = Mapping[str, Condition]
 """Conditions by the name of an argument; all of them must hold."""
 _ORDERED: tuple[Operator, ...] = (">", ">=", "<", "<=")
 _WRITTEN = re.compile(r"(>=|<=|==|!=|>|<|not\s+in(?=\s*\[)|in(?=\s*\[))(.*)", re.DOTALL)
+_LIKE_OPERATOR = re.compile(r"[<>=!~≤≥≠]|(?:not[\s_-]*in|not|in)(?=[\s\[(])|[\[(].*[\])]$", re.DOTALL | re.IGNORECASE)
+"""What a value must not begin with where no operator is before it."""
+_SECOND_OPERATOR = re.compile(r"=|(?:not[\s_-]*in|not|in)\s*[\[(]|[\[(].*[\])]$", re.DOTALL | re.IGNORECASE)
+"""What a value must not begin with after `==` or `!=`, unless it is in quotes."""
+_ITEM = re.compile(r"""\s*('[^']*'|"[^"]*"|[^,\[\]'"][^,\[\]]*|)\s*(?:,|$)""")
+_FORMS = "'> 500', '== Ott', '!= Ott', 'in [Ott, Lehm]' or 'not in [Ott, Lehm]'"
 
 
 class Comparison(Struct, frozen=True):
@@ -47,6 +56,12 @@ class Comparison(Struct, frozen=True):
                 return given not in self.values
             case _:
                 return self._is_ordered(given)
+
+    def __str__(self) -> str:
+        """Return the condition as it was read: `euros > 500`, `to not in ["Ott", "Lehm"]`."""
+        shown = [msgspec.json.encode(value).decode() for value in self.values]
+        value = f"[{', '.join(shown)}]" if self.operator in ("in", "not in") else shown[0]
+        return f"{self.argument} {self.operator} {value}"
 
     @property
     def values(self) -> list[object]:
@@ -75,8 +90,11 @@ def _read_condition(argument: str, written: Condition) -> Comparison:
         if not written:
             raise Invalid(f"{argument}: the list is empty; name the values of which each asks")
         return Comparison(argument, "in", list(written))
-    match = _WRITTEN.fullmatch(written.strip()) if isinstance(written, str) else None
+    if not isinstance(written, str):
+        return Comparison(argument, "==", written)
+    match = _WRITTEN.fullmatch(written.strip())
     if match is None:
+        _refuse_likeness(argument, written)
         return Comparison(argument, "==", written)
     operator = cast("Operator", " ".join(match[1].split()))
     text = match[2].strip()
@@ -85,14 +103,38 @@ def _read_condition(argument: str, written: Condition) -> Comparison:
         raise Invalid(f"{argument}: {written!r} names no value; write for example '> 500' or 'not in [EUR, CHF]'")
     if operator in _ORDERED and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise Invalid(f"{argument}: {written!r} compares with {text!r}, which is no number; use == or in for texts")
+    if operator in ("==", "!=") and _SECOND_OPERATOR.match(text):
+        raise Invalid(
+            f"{argument}: {written!r} has two operators; write one of {_FORMS}, or put the text in quotes: "
+            f"{operator} {text!r}"
+        )
     return Comparison(argument, operator, value)
 
 
+def _refuse_likeness(argument: str, written: str) -> None:
+    """Raise Invalid for a text that begins like an operator and is none."""
+    if _LIKE_OPERATOR.match(written.strip()):
+        raise Invalid(
+            f"{argument}: {written!r} begins like an operator and is none; write one of {_FORMS}, or [{written!r}] if "
+            "the argument must be this very text"
+        )
+
+
 def _read_list(text: str) -> list[object] | None:
+    """Return the values of a list in brackets; None where it cannot be read, as with an open bracket or quote."""
     if not text.endswith("]"):
         return None
-    items = [_read_value(item.strip()) for item in text[1:-1].split(",") if item.strip()]
-    return None if None in items else items
+    items: list[object] = []
+    inside = text[1:-1]
+    place = 0
+    while place < len(inside):
+        match = _ITEM.match(inside, place)
+        if match is None:
+            return None
+        place = match.end()
+        if item := match[1].strip():
+            items.append(_read_value(item))
+    return items
 
 
 def _read_value(text: str) -> object | None:
@@ -121,6 +163,11 @@ def check_conditions(written: Conditions, tool: str, schema: Mapping[str, Any]) 
         for value in comparison.values:
             if misfits := list(problems(value, arguments[name], name, root)):
                 raise Invalid(f"a condition on {tool!r} can never be decided: {misfits[0]}")
+
+
+def describe_conditions(written: Conditions) -> str:
+    """Return conditions in words, as they were read: `asks if euros > 500 and to != "Ott"`."""
+    return f"asks if {' and '.join(map(str, read_conditions(written)))}"
 
 
 def must_ask(written: Conditions, arguments: str, schema: Mapping[str, Any]) -> bool:

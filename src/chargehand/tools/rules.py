@@ -13,7 +13,7 @@ from msgspec import Struct
 from chargehand.engine.declared import Count
 from chargehand.errors import Invalid
 from chargehand.text.words import did_you_mean
-from chargehand.tools.approval import Condition, check_conditions, must_ask
+from chargehand.tools.approval import Condition, check_conditions, must_ask, read_conditions
 
 
 class RunFirst(Struct, frozen=True, tag="run_first"):
@@ -188,10 +188,12 @@ def rule_asks(rules: Sequence[ToolRule], tool: str, arguments: str, schema: Mapp
 
 
 def check_approvals(rules: Sequence[ToolRule], schemas: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise Invalid for a condition that does not fit the arguments of its tool, given the schemas by name."""
+    """Raise Invalid for a condition that cannot be read, or does not fit its tool, given the schemas by name."""
     for rule in rules:
-        if isinstance(rule, RequiresApproval) and rule.when and rule.tool in schemas:
-            check_conditions(rule.when, rule.tool, schemas[rule.tool])
+        if isinstance(rule, RequiresApproval) and rule.when:
+            read_conditions(rule.when)  # also of a tool whose arguments are not known
+            if rule.tool in schemas:
+                check_conditions(rule.when, rule.tool, schemas[rule.tool])
 
 
 def check(rules: Sequence[ToolRule], tools: Sequence[str]) -> None:
