@@ -376,6 +376,9 @@ class _Judge:
                 doubts.feed(event)
         for rows in self._evidence.stops:
             for run, entries in rows.items():
+                top = rows.get(root_of(run), entries)
+                if any(isinstance(entry.event, ev.CancelRequested) for entry in (*top, *entries)):
+                    continue  # a cancel waits for no call
                 effects = OpenEffects()
                 for entry in entries:
                     effects.feed(entry.event)
