@@ -377,8 +377,8 @@ class _Judge:
         for rows in self._evidence.stops:
             for run, entries in rows.items():
                 top = rows.get(root_of(run), entries)
-                if any(isinstance(entry.event, ev.CancelRequested) for entry in (*top, *entries)):
-                    continue  # a cancel waits for no call
+                if any(isinstance(entry.event, ev.CancelRequested | ev.TimeRanOut) for entry in (*top, *entries)):
+                    continue  # a cancel and a deadline wait for no call
                 effects = OpenEffects()
                 for entry in entries:
                     effects.feed(entry.event)
