@@ -1,8 +1,10 @@
 """Calls that a person refused stand in the result, whatever a model says of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from chargehand.agents.result import Result
 from chargehand.agents.roles import Supervisor, Worker
@@ -11,10 +13,11 @@ from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Request
-from chargehand.models.testing.scripted import Line
+from chargehand.models.request_facts import Answering, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.team import Team
 from chargehand.tools.tool import tool
-from tests.agents.crowd import call, calls, model, plan, refused_calls, team
+from tests.agents.crowd import call, calls, model, of_kind, plan, refused_calls, team
 from tests.agents.test_break_resume import APPLES, PEARS, by_step
 from tests.agents.test_redoing import fork
 
@@ -163,3 +166,147 @@ async def test_an_equal_call_is_asked_about_as_a_repeat_with_the_result_of_the_f
         "t1",
     )
     assert desk.paid == ["Ott"]
+
+
+# --- the text of the answer, and those who work from a result
+
+
+NOTE = ("Write to Ott what was paid.", "bob", ("t1",))
+
+
+class Letter(Struct):
+    text: str
+
+
+PAYS = ("Pay the carpenter named Ott.", "ann", ())
+CITED = "Ott was paid 120 euros [t1]."
+TOLD = 'Not answered:\n- t1: a person did not allow pay({"to":"Ott"}): too dear'
+
+
+class Office:
+    """A task whose call is refused and whose worker claims it, and one that works from its result.
+
+    Args:
+        merging: how the results become the answer.
+        more: options of the team.
+    """
+
+    def __init__(self, merging: str = "merge", *, tasks: int = 2, **more: Any) -> None:
+        desk = Desk()
+
+        def work(request: Request) -> Line:
+            if "Write to Ott" in request.messages[1].text:
+                return "The letter says what [t1] says: Ott was paid."
+            return by_step(pay_to("Ott"), "I paid Ott 120 euros, says t1.")(request)
+
+        def answer(request: Request) -> Line:
+            return CITED if request.schema is None else '{"text": "Ott was paid [t1]."}'
+
+        self.desk = desk
+        self.script = model(plans=[plan(*(PAYS, NOTE)[:tasks], combine=merging)], work=work, answer=answer)
+        workers = (Worker("ann", tools=[desk.pay]), Worker("bob"))
+        self.team = team(self.script, *workers, policy=QUICK, **more)
+
+    async def refuse(self) -> Result:
+        return await answered(self.team, "reject", why="too dear")
+
+
+@pytest.mark.parametrize("combine", ["merge", "reduce", "forward", "select", "vote"])
+async def test_an_answer_that_cites_the_task_of_a_refused_call_says_that_it_was_refused(combine: str) -> None:
+    found = await Office(combine).refuse()
+    assert isinstance(found.answer, str)
+    assert "[t1]" in found.answer
+    assert found.answer.count(TOLD) == 1
+
+
+async def test_a_forwarded_result_that_names_its_own_task_says_that_its_call_was_refused() -> None:
+    found = await Office("forward", tasks=1).refuse()
+    assert str(found.answer).startswith(f"I paid Ott 120 euros, says t1.\n\n{TOLD}")
+
+
+async def test_the_words_of_a_refusal_are_not_said_twice() -> None:
+    told = TOLD.removeprefix("Not answered:\n- t1: ")
+    desk = Desk()
+    script = model(work=by_step(pay_to("Ott"), f"Not paid: {told}."))
+    found = await answered(team(script, Worker("ann", tools=[desk.pay]), policy=QUICK), "reject", why="too dear")
+    assert str(found.answer).count("did not allow") == 1
+
+
+def worked(script: ScriptedModel, instruction: str) -> list[Request]:
+    """Return the requests of the worker whose task has these words."""
+    asked = [request for request in script.requests if isinstance(request.subject, Working)]
+    return [request for request in asked if instruction in request.messages[1].text]
+
+
+def paid_to(_goal: str, _results: dict[str, object], _gaps: Sequence[ev.Gap]) -> str:
+    return CITED
+
+
+async def test_the_text_of_a_function_that_answers_says_that_a_call_was_refused() -> None:
+    found = await Office(combine=paid_to).refuse()
+    assert str(found.answer) == f"{CITED}\n\n{TOLD}"
+
+
+async def test_an_answer_in_a_format_has_the_refused_call_below_it() -> None:
+    found = await Office(output=Letter).refuse()
+    [written] = of_kind(found.entries, ev.AnswerWritten)
+    assert isinstance(written, ev.AnswerWritten)
+    assert found.answer == {"text": "Ott was paid [t1]."}
+    assert [section.text for section in written.sections if section.kind == "gaps"] == [TOLD]
+
+
+async def test_a_task_that_works_from_a_result_is_told_which_call_of_it_was_refused() -> None:
+    office = Office()
+    found = await office.refuse()
+    [prompt] = worked(office.script, "Write to Ott")
+    assert "I paid Ott 120 euros" in prompt.messages[1].text
+    assert "Missing: a call of t1 (refused)" in prompt.messages[1].text
+    assert 'a person did not allow pay({"to":"Ott"}): too dear' in prompt.messages[1].text
+    assert set(found.results) == {"t1", "t2"}, "it runs all the same"
+
+
+async def test_the_writer_is_told_of_a_refused_call_once() -> None:
+    office = Office()
+    await office.refuse()
+    [prompt] = [request for request in office.script.requests if isinstance(request.subject, Answering)]
+    assert prompt.messages[1].text.count("did not allow") == 1
+
+
+async def test_each_item_of_a_list_is_told_of_the_refused_call_behind_its_element() -> None:
+    desk = Desk()
+    tasks = (
+        Task(TaskId("t1"), "Pay the carpenter named Ott.", "ann"),
+        Task(TaskId("t2"), "Write a letter to each.", "bob", for_each=TaskId("t1")),
+    )
+
+    def work(request: Request) -> Line:
+        if "Write a letter" in request.messages[1].text:
+            return "Written."
+        return by_step(pay_to("Ott"), '["Ott", "Ute"]')(request)
+
+    script = model(work=work)
+    supervisor = Supervisor(model=script, plan=Plan(tasks, "forward"))
+    workers = [Worker("ann", tools=[desk.pay], model=script, output=list[str]), Worker("bob", model=script)]
+    executor = Team(workers, supervisor=supervisor, policy=QUICK, journal=MemoryJournal())
+    found = await answered(executor, "reject", why="too dear")
+    prompts = worked(script, "Write a letter")
+    assert len(prompts) == 2, found.gaps
+    assert all("a person did not allow" in prompt.messages[1].text for prompt in prompts)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+async def test_a_call_refused_in_a_nested_team_is_told_to_the_next_task_and_in_the_answer(*, failed: bool) -> None:
+    desk, journal = Desk(), MemoryJournal()
+    inner = team(model(work=by_step(pay_to("Ott"), "Ott was paid.")), Worker("ann", tools=[desk.pay]), journal=journal)
+    tasks = (
+        Task(TaskId("t1"), "Have Ott paid now.", "payer"),
+        Task(TaskId("t2"), "Write to Ott what was paid.", "bob", after=(TaskId("t1"),)),
+    )
+    script = model(work=["Ott was paid, says t1."], answer="" if failed else CITED)
+    supervisor = Supervisor(model=script, plan=Plan(tasks, "merge"))
+    members = [inner.as_worker("payer", "pays"), Worker("bob", model=script)]
+    outer = Team(members, supervisor=supervisor, name="outer", policy=QUICK, journal=journal)
+    found = await answered(outer, "reject", why="too dear")
+    [prompt] = worked(script, "Write to Ott")
+    assert "Missing: a call of t1 (refused)" in prompt.messages[1].text
+    assert 'did not allow pay({"to":"Ott"})' in str(found.answer)

@@ -40,7 +40,9 @@ async def answer(writer: Writer, brief: Brief, context: StepContext) -> Done:
     wanted = context.request.answer_format
     formatter = formatter_of(wanted)
     if writer.own is not None:
-        return Done(await _call_function(writer.own, brief, results, formatter), NOTHING)
+        value = await _call_function(writer.own, brief, results, formatter)
+        open_calls = [gap for gap in brief.gaps if gap.is_about_call]
+        return Done(value, NOTHING, sections=tuple(gaps_section(value if isinstance(value, str) else "", open_calls)))
     if brief.combine == "forward" and (forwarded := _forward(brief, results, formatter)) is not None:
         return forwarded
     calls = WriterCalls(structs.replace(writer, settings=shorter(writer.settings, wanted)), context)
@@ -201,7 +203,8 @@ async def _reserve_answer(
     nonce = new_nonce()
     pieces = result_pieces(results, _MAX_REDUCED if brief.combine == "reduce" else CAP)
     reduced = await reduce_results(calls, brief.goal, pieces, nonce)
-    input_gaps = [gap for source in brief.inputs for gap in source.gaps]
+    # a refused call stands among the gaps of its result and among those of the run
+    input_gaps = [gap for source in brief.inputs for gap in source.gaps if gap not in brief.gaps]
     gaps = [gap_text(gap, nonce) for gap in (*input_gaps, *brief.gaps)]
     rulings = [wrap(nonce, "judge", describe_contradictions(settled))] if settled else []
     memory = material(
@@ -259,8 +262,11 @@ def gaps_section(text: str, gaps: Sequence[Gap]) -> list[AnswerSection]:
 
 
 def _is_named(gap: Gap, text: str) -> bool:
-    """Whether a text speaks of a gap; that it speaks of `t12` says nothing of `t1`."""
-    if not gap.task:
+    """Whether a text speaks of a gap; that it speaks of `t12` says nothing of `t1`.
+
+    A text that cites a task says nothing of a call of it that was refused or is in doubt: only the gap's words do.
+    """
+    if not gap.task or gap.is_about_call:
         return _plain(gap.message) in _plain(text)
     return re.search(rf"(?<!\w){re.escape(gap.task)}(?!\w)", text) is not None
 

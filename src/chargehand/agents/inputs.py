@@ -280,7 +280,10 @@ def day_text(day: float) -> str:
 
 def gap_text(gap: Gap, nonce: str) -> str:
     """A gap, for a model. Why it is one may be what a stranger's server said, so it is data as well."""
-    return f"Missing: {gap.task or 'part of the request'} ({gap.status})\n{wrap(nonce, 'failure', gap.message)}"
+    missing = gap.task or "part of the request"
+    if gap.status == "refused":  # the task has a result, which may claim that the call was made
+        missing = f"a call of {missing}"
+    return f"Missing: {missing} ({gap.status})\n{wrap(nonce, 'failure', gap.message)}"
 
 
 def _as_given(source: Input, task: Task | None) -> Given:

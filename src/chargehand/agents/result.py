@@ -196,7 +196,9 @@ def fallback_answer(
         return ""
     forwarded = _forward_results(state)
     parts = [forwarded] if forwarded else []
-    unserved = [gap for gap in ended.gaps if gap.status not in ("unwritten", "unplanned") and not gap.run]
+    unserved = [
+        gap for gap in ended.gaps if gap.status not in ("unwritten", "unplanned") and (not gap.run or gap.is_about_call)
+    ]
     missing = with_gaps("", unserved).strip()
     if missing and name_gaps:
         parts.append(missing)

@@ -301,6 +301,11 @@ class Gap(Struct, frozen=True, omit_defaults=True, gc=False):
     arguments: dict[str, object] = {}
     """The arguments of that call."""
 
+    @property
+    def is_about_call(self) -> bool:
+        """Whether a call was refused or is in doubt: the result of a task may claim that it happened."""
+        return self.status == "refused" or self.reason == "uncertain"
+
 
 class Missing(Struct, frozen=True, omit_defaults=True, gc=False):
     """What a result leaves out."""

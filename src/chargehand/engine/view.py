@@ -71,23 +71,27 @@ def inputs(state: RunState, progress: Progress) -> tuple[Input, ...]:
         if need == "quorum" and progress.taken is None and needed.status is not Status.DONE:
             continue
         if need_id == task.for_each and progress.index >= 0:
-            needed_inputs.append(Input(need_id, _elements(state, needed)[progress.index]))
+            item = state.tasks.get(TaskId(f"{need_id}[{progress.index}]"), needed)
+            needed_inputs.append(Input(need_id, _elements(state, needed)[progress.index], _call_gaps(item)))
         else:
             needed_inputs.append(delivered(state, needed))
     return tuple(needed_inputs)
 
 
 def delivered(state: RunState, progress: Progress) -> Input:
-    """What a settled task hands on."""
+    """What a settled task hands on: its result, what is missing, and its calls that were refused or are in doubt."""
     task = progress.task.id
     if progress.status is not Status.DONE:
         return Input(task, None, (gap(state, progress),))
     if progress.result is not None:
-        return Input(task, progress.result, tracing=progress.tracing)
+        return Input(task, progress.result, _call_gaps(progress), progress.tracing)
     items = [state.tasks[TaskId(f"{task}[{index}]")] for index in range(progress.items)]
     values = (bytes(item.result) if item.result is not None else b"null" for item in items)
-    holes = tuple(gap(state, item) for item in items if item.status is not Status.DONE)
-    return Input(task, Raw(b"[" + b",".join(values) + b"]"), holes, _joined([item.tracing for item in items]))
+    item_gaps: list[Gap] = []
+    for item in items:
+        item_gaps += _call_gaps(item) if item.status is Status.DONE else (gap(state, item),)
+    tracing = _joined([item.tracing for item in items])
+    return Input(task, Raw(b"[" + b",".join(values) + b"]"), tuple(item_gaps), tracing)
 
 
 def _joined(parts: Sequence[Tracing | None]) -> Tracing | None:
@@ -177,12 +181,27 @@ def refused_gaps(state: RunState) -> tuple[Gap, ...]:
             continue
         if progress.status is Status.DONE:  # of another task they stand among its gaps
             refused += [structs.replace(gap, task=progress.task.id) for gap in progress.gaps_inside]
-        for call in progress.refusals:
-            message = f"a person did not allow {describe_call(call.tool, call.arguments)}: {call.reason}"
-            refused.append(
-                Gap(progress.task.id, "refused", "person", message, tool=call.tool, arguments=call.arguments)
-            )
+        refused += _own_refusals(progress)
     return tuple(refused)
+
+
+def _own_refusals(progress: Progress) -> list[Gap]:
+    """Return a gap for each call of a task itself that a person did not allow."""
+    task = progress.task.id
+    refused: list[Gap] = []
+    for call in progress.refusals:
+        message = f"a person did not allow {describe_call(call.tool, call.arguments)}: {call.reason}"
+        refused.append(Gap(task, "refused", "person", message, tool=call.tool, arguments=call.arguments))
+    return refused
+
+
+def _call_gaps(progress: Progress) -> tuple[Gap, ...]:
+    """Return the refused calls and the effects in doubt behind the result of a task, which may claim them."""
+    if not (progress.refusals or progress.gaps_inside or progress.missing):
+        return ()
+    inside = progress.gaps_inside + (() if progress.missing is None else progress.missing.gaps)
+    about_calls = [structs.replace(gap, task=progress.task.id) for gap in inside if gap.is_about_call]
+    return (*about_calls, *_own_refusals(progress))
 
 
 def _with_cap(message: str, cap: CapReached | None) -> str:
