@@ -1,16 +1,23 @@
 """The run document: each state of a run, and what it asks, as every API tells it."""
 
+import asyncio
+from collections.abc import Sequence
+
 from chargehand.agents.roles import Supervisor, Worker
-from chargehand.agents.run_document import RunDocument, describe_question, read_document
+from chargehand.agents.run_document import CallInDoubt, RunDocument, describe_question, read_document
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.failure import EarlierCall, PendingCall, Question
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import Plan, Task, TaskId
-from chargehand.engine.policy import Policy
+from chargehand.engine.policy import Policy, Retry
 from chargehand.journal.memory import MemoryJournal
-from chargehand.models.testing.scripted import ScriptedModel
+from chargehand.models.messages import Request
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.team import Team
+from chargehand.tools.tool import tool
+from tests.agents.crowd import call, calls, model, plan, team
+from tests.agents.test_break_resume import APPLES, PEARS, by_step
 from tests.agents.test_pending_calls import Bank
 
 ONE_TASK = Plan((Task(TaskId("t1"), "Say something.", "ann"),), "forward")
@@ -27,6 +34,43 @@ def team_that_says(line: str, *, plan: Plan = ONE_TASK, budget: Budget | None = 
         policy=Policy(approve=approve),
         journal=MemoryJournal(),
     )
+
+
+QUICK = Policy(retry=Retry(base=0.001, ceiling=0.001))
+
+
+class Till:
+    """Two workers that pay: the payment of one waits for a person, that of the other loses its reply."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+        @tool(effect="effect", trusted=True, quick=True, approve=True)
+        def transfer(to: str) -> str:
+            """Pay by bank."""
+            return f"{to} was paid"
+
+        @tool(effect="effect", trusted=True)
+        async def pay(to: str) -> str:
+            """Pay in cash."""
+            await self.asked.wait()
+            raise ConnectionResetError("the line went dead")
+
+        def work(request: Request) -> Line:
+            name = "transfer" if "apples" in request.messages[1].text else "pay"
+            return by_step(calls(call(name, to="Ott")), "Paid.")(request)
+
+        workers = (Worker("ann", tools=[transfer]), Worker("bob", tools=[pay]))
+        self.team = team(model(plans=[plan(APPLES, PEARS)], work=work), *workers, policy=QUICK)
+
+    async def ask(self) -> Sequence[ev.Entry]:
+        """Return the entries of a run that asks about the transfer, while the other payment is in doubt."""
+
+        def listen(_run: str, entries: Sequence[ev.Entry]) -> None:
+            if any(isinstance(entry.event, ev.InputRequested) for entry in entries):
+                self.asked.set()
+
+        return (await self.team.run("Count", run="r", listener=listen)).entries
 
 
 async def document_of(team: Team) -> RunDocument:
@@ -101,3 +145,45 @@ def test_effects_in_doubt_are_told_with_their_keys() -> None:
         "2 of 2 (call 2): mail(Bob)",
         "  its idempotency key: k2",
     ]
+
+
+async def test_a_call_in_doubt_that_waits_behind_another_question_is_listed_with_its_key() -> None:
+    entries = await Till().ask()
+    document = read_document("r", replay(entries))
+    started = [entry.event for entry in entries if isinstance(entry.event, ev.StepStarted)]
+    key = next(step.key for step in started if step.name == "pay")
+    assert document.question is not None
+    assert [pending.tool for pending in document.question.calls] == ["transfer"]
+    call_in_doubt = CallInDoubt(task=TaskId("t2"), tool="pay", arguments={"to": "Ott"}, key=key, is_asked_next=True)
+    assert document.in_doubt == (call_in_doubt,)
+    told = f'also in doubt, asked about next: pay({{"to":"Ott"}}) of task t2, its idempotency key: {key}'
+    assert document.question.message.splitlines()[-1] == told
+
+
+async def test_a_call_in_doubt_that_is_asked_about_is_listed_in_the_question_only() -> None:
+    till = Till()
+    await till.ask()
+    result = await till.team.resume("r", "approve")
+    document = read_document("r", replay(result.entries))
+    assert document.question is not None
+    assert [pending.tool for pending in document.question.calls] == ["pay"]
+    assert document.in_doubt == ()
+
+
+async def test_a_call_under_way_is_in_doubt_once_no_process_drives_the_run() -> None:
+    entries = await Till().ask()
+    failed = next(
+        entry.seq for entry in entries if isinstance(entry.event, ev.AttemptFailed) and entry.event.task == "t2"
+    )
+    state = replay([entry for entry in entries if entry.seq < failed])
+    assert [call.tool for call in read_document("r", state).in_doubt] == ["pay"]
+    assert read_document("r", state, is_driven=True).in_doubt == ()
+
+
+async def test_a_cancelled_run_has_its_calls_in_doubt_among_its_gaps() -> None:
+    till = Till()
+    await till.ask()
+    result = await till.team.resume("r", ev.CancelRequested())
+    document = read_document("r", replay(result.entries))
+    assert document.in_doubt == ()
+    assert [(gap.reason, gap.tool) for gap in document.gaps if gap.tool] == [("uncertain", "pay")]

@@ -227,3 +227,71 @@ def test_each_of_two_effects_in_doubt_is_asked_about_at_the_terminal(tmp_path: P
     terminal.type("receipt B\n")
     assert terminal.end() == 0
     assert (tmp_path / "paid").read_text() == "A"
+
+
+BOTH_ASK = """
+import os
+import signal
+
+from chargehand import Plan, Reply, ScriptedModel, Supervisor, Task, Team, ToolCall, Worker, tool
+
+
+@tool(effect="effect", approve=True)
+def pay(bill: str) -> str:
+    \"\"\"Pay a bill.\"\"\"
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def think(request):
+    bill = "A" if "bill A" in request.messages[1].text else "B"
+    return Reply(calls=(ToolCall("c", "pay", '{"bill": "%s"}' % bill),), finish="tools")
+
+
+plan = Plan((Task("t1", "Pay bill A.", "clerk"), Task("t2", "Pay bill B.", "clerk")), "forward")
+worker = Worker("clerk", "pays", tools=[pay], model=ScriptedModel(think, repeat=True))
+team = Team([worker], supervisor=Supervisor(plan=plan))
+"""
+NEXT = 'also in doubt, asked about next: pay({"bill":"A"}) of task t1, its idempotency key: '
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Path:
+    """A folder with a run that died in a payment while another payment waits for approval."""
+    (tmp_path / "office.py").write_text(BOTH_ASK)
+    team = ("--team", "office:team", "--no-input", "-q")
+    first = chargehand(tmp_path, "run", "Pay both bills.", "--run", "one", *team, PYTHONPATH=str(tmp_path))
+    assert first.returncode == 4, first.stderr
+    died = chargehand(tmp_path, "resume", "one", "--approve", "1", *team, PYTHONPATH=str(tmp_path))
+    assert died.returncode == -9, died.stderr
+    return tmp_path
+
+
+def test_a_call_in_doubt_behind_another_question_is_shown_with_it(both: Path) -> None:
+    before = chargehand(both, "runs", "show", "one").stdout
+    assert NEXT in before
+    resume = ("resume", "one", "--team", "office:team", "--no-input")
+    asked = chargehand(both, *resume, PYTHONPATH=str(both))
+    assert asked.returncode == 4
+    assert NEXT in asked.stdout + asked.stderr
+    assert '"bill": "B"' in asked.stdout + asked.stderr
+    assert NEXT in chargehand(both, *resume, "-q", PYTHONPATH=str(both)).stderr
+    assert NEXT in chargehand(both, "runs", "show", "one").stdout
+    document = json.loads(chargehand(both, "runs", "show", "one", "--json").stdout)
+    assert [(call["task"], call["arguments"]) for call in document["in_doubt"]] == [("t1", {"bill": "A"})]
+
+
+def test_a_call_in_doubt_behind_another_question_is_shown_at_the_terminal(both: Path) -> None:
+    terminal = Terminal(both, "resume", "one", "--team", "office:team", PYTHONPATH=str(both))
+    terminal.until("also in doubt, asked about next: pay(")
+    terminal.until("May this call be made?")
+    terminal.type("\n")
+    assert terminal.end() == 4
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_cancel_says_which_call_is_in_doubt(both: Path, *, resumed: bool) -> None:
+    if resumed:
+        chargehand(both, "resume", "one", "--team", "office:team", "--no-input", PYTHONPATH=str(both))
+    cancelled = chargehand(both, "runs", "cancel", "one")
+    assert cancelled.returncode == 0, cancelled.stderr
+    assert cancelled.stdout == 'cancelled: one; not known whether pay({"bill":"A"}) happened\n'

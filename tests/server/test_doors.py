@@ -76,7 +76,7 @@ class OwnApi:
         names = ("run", "team", "state", "reason", "why", "cap")
         return {
             **{name: summary[name] for name in names},
-            **{name: info[name] for name in ("answer", "gaps")},
+            **{name: info[name] for name in ("answer", "gaps", "in_doubt")},
             **{name: spent[name] for name in ("usd", "tokens", "calls")},
             "lost_usd": summary["lost"]["usd"],
             "question": info["asks"],

@@ -15,9 +15,9 @@ from chargehand.agents.result import fallback_answer
 from chargehand.engine import events as ev
 from chargehand.engine.admit import VERDICTS
 from chargehand.engine.budget import CapReached
-from chargehand.engine.failure import Asked, EarlierCall, Gap, PendingCall, Question
+from chargehand.engine.failure import Asked, EarlierCall, Gap, PendingCall, Question, describe_call
 from chargehand.engine.plan import Task, TaskId
-from chargehand.engine.state import RunState
+from chargehand.engine.state import Progress, RunState, Status
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import gaps
 
@@ -64,6 +64,23 @@ class RunQuestion(Struct, frozen=True, kw_only=True):
     """All of the question in words for a person."""
 
 
+class CallInDoubt(Struct, frozen=True, kw_only=True):
+    """A call that changes something, was begun, and of which nobody knows whether it happened."""
+
+    task: TaskId
+    """The task of this run that made it."""
+    tool: str
+    """The tool that was called."""
+    arguments: dict[str, object]
+    """Its arguments, whole."""
+    key: str
+    """Its idempotency key, under which it can be looked up outside."""
+    is_asked_next: bool
+    """A person is asked about it once the open question is answered; `false`: its tool looks it up, its task fails, or
+    nothing is asked.
+    """
+
+
 class RunDocument(Struct, frozen=True, kw_only=True):
     """A run as it stands."""
 
@@ -93,6 +110,10 @@ class RunDocument(Struct, frozen=True, kw_only=True):
     """The part of `usd` that is an estimate, for calls whose outcome is not known."""
     question: RunQuestion | None
     """What it asks a person; `null`: nothing."""
+    in_doubt: tuple[CallInDoubt, ...]
+    """Calls that may have happened and that `question` does not ask about. Those of a task that failed, and those of a
+    run that has ended, stand among the `gaps`.
+    """
 
 
 def read_document(run: str, state: RunState, *, is_driven: bool = False) -> RunDocument:
@@ -119,6 +140,7 @@ def read_document(run: str, state: RunState, *, is_driven: bool = False) -> RunD
         calls=spent.calls,
         lost_usd=state.ledger.lost.usd,
         question=read_question(state),
+        in_doubt=read_calls_in_doubt(state, is_driven=is_driven),
     )
 
 
@@ -158,6 +180,60 @@ def _explain_cancel(cancel: ev.CancelRequested | None) -> str:
     return f"cancelled{reason}{f' (by {cancel.by})' if cancel.by else ''}"
 
 
+# --- calls in doubt
+
+
+def read_calls_in_doubt(state: RunState, *, is_driven: bool) -> tuple[CallInDoubt, ...]:
+    """Return the calls of an open run that may have happened, without those that its question asks about.
+
+    Args:
+        state: all entries of the run, folded.
+        is_driven: whether a process drives it: then the calls of an attempt are under way, and not in doubt.
+    """
+    if state.ended is not None:
+        return ()
+    calls: list[CallInDoubt] = []
+    for progress in state.tasks.values():
+        is_asked = progress.status is Status.ASKING and state.input is not None and state.input.what == "effect"
+        is_under_way = progress.status is Status.RUNNING and is_driven
+        if not (progress.settled or is_asked or is_under_way):
+            calls += _calls_in_doubt_of(state, progress)
+    return tuple(calls)
+
+
+def _calls_in_doubt_of(state: RunState, progress: Progress) -> list[CallInDoubt]:
+    is_asked_next = state.input is not None
+    task = progress.task.id
+    failure = progress.failure
+    if progress.status is Status.JUDGED and failure is not None and failure.kind == "approval":
+        question = failure.question  # of a run inside the attempt
+        if question is None or question.what != "effect":
+            return []
+        inside = [(question.tool, question.arguments, question.key)]
+        inside += [(call.tool, call.arguments, call.key) for call in question.also]
+        return [
+            CallInDoubt(task=task, tool=tool, arguments=arguments, key=key, is_asked_next=is_asked_next)
+            for tool, arguments, key in inside
+        ]
+    is_asked_next = is_asked_next and state.requested.policy.uncertain == "ask" and not progress.can_look_up()
+    return [
+        CallInDoubt(
+            task=task, tool=step.name, arguments=step.decoded_arguments, key=step.key, is_asked_next=is_asked_next
+        )
+        for _, step in progress.open_effects()
+    ]
+
+
+def describe_calls_in_doubt(calls: Sequence[CallInDoubt]) -> list[str]:
+    """Return calls in doubt in words, each in a line."""
+    lines: list[str] = []
+    for call in calls:
+        lead = "also in doubt, asked about next" if call.is_asked_next else "also in doubt"
+        key = f", its idempotency key: {call.key}" if call.key else ""
+        lines.append(f"{lead}: {describe_call(call.tool, call.arguments)} of task {call.task}{key}")
+    return lines
+
+
 # --- the question
 
 
@@ -170,6 +246,7 @@ def read_question(state: RunState) -> RunQuestion | None:
     if asked.what == "plan":
         inner = () if asked.question is None else asked.question.plan
         plan = inner or describe_tasks([task.task for task in state.tasks.values() if task.parent is None])
+    doubts = describe_calls_in_doubt(read_calls_in_doubt(state, is_driven=True))
     return RunQuestion(
         number=asked.number,
         what=asked.what,
@@ -179,7 +256,7 @@ def read_question(state: RunState) -> RunQuestion | None:
         calls=asked.calls,
         plan=plan,
         verdicts=VERDICTS[asked.what],
-        message=describe_question(asked, plan),
+        message="\n".join((describe_question(asked, plan), *doubts)),
     )
 
 

@@ -138,7 +138,7 @@ class RunSession:
             self.transcript.show_question(request, self.transcript.console)
 
     def _show_question(self, request: ev.InputRequested) -> None:
-        self.transcript.show_question(request, self.stderr)
+        self.transcript.show_question(request, self.stderr, is_driven=True)
 
     def execute(self, act: Act, executor: ExecutorSource) -> int:
         """Drive the run, show its end, and give the exit code."""
@@ -284,6 +284,8 @@ class RunSession:
         self.stderr.line(f"ending: {describe_ending(state)}", "bad")
         if not traced.ending:
             for line in format_question(state.input) if state.input is not None else ():
+                self.stderr.line(f"  {line}")
+            for line in self.transcript.lines_in_doubt():
                 self.stderr.line(f"  {line}")
             self.stderr.line(f"go on: {self.advice.going_on(state)}")
 

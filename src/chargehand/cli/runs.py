@@ -33,6 +33,7 @@ from chargehand.cli.states import STATES, state_of_run
 from chargehand.cli.transcript import Transcript, has_checked_section
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import CancelRequested, Entry
+from chargehand.engine.failure import describe_call
 from chargehand.engine.fold import replay
 from chargehand.engine.state import RunState
 from chargehand.errors import Corrupt, Invalid, Refused, RunBusy
@@ -163,17 +164,17 @@ def _show(options: Namespace, console: Console) -> int:
         transcript.show(options.name, readable.entries)
     if readable.damage is not None:  # what comes of a run cannot be said by a part of it
         raise readable.damage
+    is_driven = read_row(options.journal, options.name).held
     if options.json:
-        is_driven = read_row(options.journal, options.name).held
         console.json(run_json(Tracer.replay(options.name, readable.entries), is_driven=is_driven))
     elif not options.jsonl:
-        _show_end(options, transcript, readable.entries)
+        _show_end(options, transcript, readable.entries, is_driven=is_driven)
     return 0
 
 
-def _show_end(options: Namespace, transcript: Transcript, entries: Sequence[Entry]) -> None:
+def _show_end(options: Namespace, transcript: Transcript, entries: Sequence[Entry], *, is_driven: bool) -> None:
     console = transcript.console
-    transcript.close()
+    transcript.close(is_driven=is_driven)
     assessment = assess(transcript.state)
     checked = assessment.lines() if assessment.worth_saying else []
     for line in checked[1:] if has_checked_section(transcript.state) else checked:
@@ -245,9 +246,19 @@ def _cancel(options: Namespace, console: Console) -> int:
         raise Refused(f"run {options.name!r} works for run {parent.run!r}; cancel that one")
     inside = [read_row(options.journal, name) for name in list_inside(options.journal, options.name)]
     nested = [row.run for row in inside if row.ended is None and not row.damage]
+    described: set[str] = set()
     for name in asyncio.run(_cancel_all(options, nested)):
-        console.line(f"cancelled: {name}")
+        doubts = [doubt for doubt in _describe_doubts(options, name) if doubt not in described]
+        described.update(doubts)
+        console.line("; ".join((f"cancelled: {name}", *doubts)), "warn" if doubts else "plain")
     return 0
+
+
+def _describe_doubts(options: Namespace, name: str) -> list[str]:
+    """Return the calls of a cancelled run of which nobody knows whether they happened, in words."""
+    end = replay(read_run(options.journal, name)).ended
+    doubts = [gap for gap in end.gaps if gap.reason == "uncertain" and gap.tool] if end is not None else []
+    return list(dict.fromkeys(f"not known whether {describe_call(gap.tool, gap.arguments)} happened" for gap in doubts))
 
 
 async def _cancel_all(options: Namespace, nested: list[str]) -> list[str]:

@@ -10,7 +10,8 @@ from msgspec import structs
 
 from chargehand.agents.inputs import own_words
 from chargehand.agents.result import fallback_answer, planned
-from chargehand.cli.console import Console, clean_lines, format_json, short, wrap_words
+from chargehand.agents.run_document import describe_calls_in_doubt, read_calls_in_doubt
+from chargehand.cli.console import Console, clean, clean_lines, format_json, short, wrap_words
 from chargehand.cli.diagrams import LEGEND, print_plan, timeline_lines
 from chargehand.cli.event_text import MEMORY_STEPS, SUPERVISOR, describe_event
 from chargehand.cli.format import cost, describe_gaps, seconds
@@ -219,15 +220,22 @@ class Transcript:
         print_plan(console, plan, forecast(plan, requested.roster, requested.policy))
         console.line()
 
-    def show_question(self, request: ev.InputRequested, console: Console) -> None:
-        """Write all there is to say about a question, with the plan if it waits for approval."""
+    def show_question(self, request: ev.InputRequested, console: Console, *, is_driven: bool = False) -> None:
+        """Write all there is to say about a question, with the plan if it waits for approval.
+
+        Calls in doubt that wait behind it follow. `is_driven`: this process drives the run already.
+        """
         console.line(f"waiting for {describe_wait(request)}:", "warn")
         if request.task:
             console.line(f"{request.task}:", "bold")
         elif request.what == "plan":
             self._show_plan(planned(self.state), console)
-        for line in format_question(request):
+        for line in (*format_question(request), *self.lines_in_doubt(is_driven=is_driven)):
             console.line(line)
+
+    def lines_in_doubt(self, *, is_driven: bool = False) -> list[str]:
+        """Return the calls in doubt that no open question asks about, each in a line."""
+        return [clean(line) for line in describe_calls_in_doubt(read_calls_in_doubt(self.state, is_driven=is_driven))]
 
     # --- the end
 
@@ -236,10 +244,10 @@ class Transcript:
         if self.live is not None:
             self.live.stop(keep=True)
 
-    def close(self, remarks: Sequence[str] = ()) -> None:
+    def close(self, remarks: Sequence[str] = (), *, is_driven: bool = False) -> None:
         """The timeline, what is missing, remarks, the answer, what it cost, how long it took and how it ended.
 
-        A live view that stays shows the timeline already.
+        A live view that stays shows the timeline already. `is_driven`: a process drives the run.
         """
         trace = self.tracer.snapshot()
         console = self.console
@@ -262,6 +270,8 @@ class Transcript:
         console.line(f"cost: {cost(trace.used, trace.lost)}")
         console.line(f"time: {seconds(trace.seconds)}, with {seconds(trace.serial)} of work in it")
         console.line(f"ending: {describe_ending(self.state)}", "bold")
+        for line in self.lines_in_doubt(is_driven=is_driven):
+            console.line(line, "warn")
 
     @property
     def _has_failed(self) -> bool:

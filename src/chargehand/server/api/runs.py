@@ -12,7 +12,14 @@ from starlette.responses import Response
 from chargehand.agents.audit.assessment import answer_tracings, count_traced
 from chargehand.agents.draft import PlanForecast, foreseen
 from chargehand.agents.result import fallback_answer, noted_facts, planned
-from chargehand.agents.run_document import RunQuestion, State, explain_end, read_question, read_state
+from chargehand.agents.run_document import (
+    RunQuestion,
+    State,
+    explain_end,
+    read_calls_in_doubt,
+    read_question,
+    read_state,
+)
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.fold import begin, fold, replay
@@ -150,8 +157,10 @@ async def run_info(tenant: Tenant, run: str, *, plain: bool = False) -> RunInfo:
     tracings = answer_tracings(state)
     plan = planned(state)
     is_asked = is_program_asked(tenant, run, state)
+    is_held = await _is_held_elsewhere(tenant, run, state)
+    is_driven = is_held or tenant.runs.is_running(root_of(run, state.requested))
     return RunInfo(
-        summary=summary_of(tenant, run, state, is_held=await _is_held_elsewhere(tenant, run, state)),
+        summary=summary_of(tenant, run, state, is_held=is_held),
         plan=plan,
         tasks=tuple(show(task, TaskInfo) for task in traced.tasks),
         gaps=traced.gaps,
@@ -166,6 +175,7 @@ async def run_info(tenant: Tenant, run: str, *, plain: bool = False) -> RunInfo:
         now=time.time(),
         forecast=None if state.ended is not None or not plan.tasks else await _forecast(tenant, state, plan),
         asks=None if is_asked else read_question(state),
+        in_doubt=read_calls_in_doubt(state, is_driven=is_driven),
     )
 
 

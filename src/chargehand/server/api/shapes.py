@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from chargehand.agents.audit.assessment import Coverage, Traced
 from chargehand.agents.draft import PlanForecast
-from chargehand.agents.run_document import RunDocument, RunQuestion, State
+from chargehand.agents.run_document import CallInDoubt, RunDocument, RunQuestion, State
 from chargehand.engine import events as ev
 from chargehand.engine.budget import CapReached
 from chargehand.engine.facts import SettledContradiction, Statement
@@ -515,6 +515,7 @@ class RunInfo(Struct, frozen=True):
     input gave, by the task that says them; those of the answer itself are under the empty name. `now` is the clock of
     the server; `forecast` is what the whole plan takes, null where there is no plan, and after the end of the run.
     `question` is the recorded event of the open question; `asks` is the same as every API tells it, with all calls.
+    `in_doubt` are calls that may have happened and that the question does not ask about.
     """
 
     summary: RunSummary
@@ -532,6 +533,7 @@ class RunInfo(Struct, frozen=True):
     now: Instant = 0.0
     forecast: PlanForecast | None = None
     asks: RunQuestion | None = None
+    in_doubt: tuple[CallInDoubt, ...] = ()
 
     @property
     def document(self) -> RunDocument:
@@ -551,6 +553,7 @@ class RunInfo(Struct, frozen=True):
             calls=summary.spent.calls,
             lost_usd=summary.lost.usd,
             question=self.asks,
+            in_doubt=self.in_doubt,
         )
 
 
