@@ -217,6 +217,19 @@ async def test_a_call_in_doubt_fails_its_task_unasked_where_the_policy_says_so()
     assert [gap.arguments for gap in found.gaps] == [{"to": "Ann"}, {"to": "Bob"}]
 
 
+async def test_an_answer_that_cites_the_task_of_a_call_in_doubt_says_that_it_is_in_doubt() -> None:
+    post = Post("Ann")
+
+    def work(request: Request) -> Line:
+        return by_step(calls(call("mail", to="Ann")))(request) if "apples" in request.messages[1].text else "Twelve."
+
+    script = model(plans=[plan(APPLES, PEARS)], work=work, answer="Ann got her mail [t1].")
+    workers = (Worker("ann", tools=[post.mail]), Worker("bob"))
+    found = await team(script, *workers, policy=Policy(uncertain="fail")).run("Count", run="r")
+    told = 'Not answered:\n- t1: it is not known whether mail({"to":"Ann"}) happened'
+    assert str(found.answer).startswith(f"Ann got her mail [t1].\n\n{told}")
+
+
 # --- looked up by the tool
 
 

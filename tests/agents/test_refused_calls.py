@@ -265,6 +265,15 @@ async def test_a_task_that_works_from_a_result_is_told_which_call_of_it_was_refu
     assert set(found.results) == {"t1", "t2"}, "it runs all the same"
 
 
+async def test_a_result_made_with_a_refused_call_before_it_is_not_reused_once_the_call_was_made() -> None:
+    office = Office()
+    first = await office.refuse()
+    assert (await fork(office.team)).ending == "needs_input"
+    second = await office.team.resume("r2", "approve")
+    assert (refused_calls(second), second.results[TaskId("t1")]) == ([], first.results[TaskId("t1")])
+    assert len(worked(office.script, "Write to Ott")) == 2
+
+
 async def test_the_writer_is_told_of_a_refused_call_once() -> None:
     office = Office()
     await office.refuse()
