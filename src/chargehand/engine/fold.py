@@ -289,7 +289,7 @@ def _fail(state: RunState, progress: Progress) -> None:
     """Settle a task as failed. Its effects are not repeated unasked by tasks of later rounds."""
     for call in progress.list_calls():
         state.acted[call_digest(call.tool, call.arguments)] = (progress.round, call)
-        state.acted_in_vain.append((progress.round, call))
+        state.acted_in_vain.setdefault(progress.round, []).append(call)
     _settle(state, progress, Status.FAILED)
 
 
@@ -600,7 +600,9 @@ def _attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
 def _note_calls_before(state: RunState, progress: Progress) -> None:
     """Tell an attempt that begins anew which calls were made before it. An attempt elsewhere was told with its run."""
     if state.requested.earlier is None:
-        in_vain = [call for round_, call in state.acted_in_vain if round_ < progress.round]
+        in_vain: list[EarlierCall] = []
+        for round_, calls in state.acted_in_vain.items():
+            in_vain += calls if round_ < progress.round else ()
         progress.earlier = progress.calls + state.acted_in_task.get(progress.task.id, ()) + tuple(in_vain)
 
 

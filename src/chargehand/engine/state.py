@@ -343,8 +343,8 @@ class RunState(Struct, gc=False):
     """
     acted_in_task: dict[TaskId, tuple[EarlierCall, ...]] = {}
     """Those of earlier runs, by the task that made them."""
-    acted_in_vain: list[tuple[int, EarlierCall]] = []
-    """Calls of tasks that failed, with the round of the task: a task of a later round stands in for it."""
+    acted_in_vain: dict[int, list[EarlierCall]] = {}
+    """Calls of tasks that failed, by the round of the task: a task of a later round stands in for it."""
     replies: dict[str, Raw] = {}
     """What persons answered to questions in words of an earlier nested run, by question."""
     origin: str = ""
