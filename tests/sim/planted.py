@@ -425,7 +425,7 @@ BUGS = (
     Bug(
         "an effect to be looked up is left to another worker",
         "engine/decide.py",
-        "must_stay = progress.redo or progress.in_doubt()",
+        "must_stay = progress.redo or (progress.steps is not None and progress.in_doubt())",
         "must_stay = progress.redo",
     ),
     Bug(

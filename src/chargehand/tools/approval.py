@@ -27,9 +27,9 @@ Conditions: TypeAlias = Mapping[str, Condition]
 """Conditions by the name of an argument; all of them must hold."""
 _ORDERED: tuple[Operator, ...] = (">", ">=", "<", "<=")
 _WRITTEN = re.compile(r"(>=|<=|==|!=|>|<|not\s+in(?=\s*\[)|in(?=\s*\[))(.*)", re.DOTALL)
-_LIKE_OPERATOR = re.compile(r"[<>=!~≤≥≠]|(?:not[\s_-]*in|not|in)(?=[\s\[(])|[\[(].*[\])]$", re.DOTALL | re.IGNORECASE)
+_LIKE_OPERATOR = re.compile(r"[<>=!~≤≥≠]|(?:not[\s_-]*in|not|in)(?=[\s\[(])", re.IGNORECASE)
 """What a value must not begin with where no operator is before it."""
-_SECOND_OPERATOR = re.compile(r"=|(?:not[\s_-]*in|not|in)\s*[\[(]|[\[(].*[\])]$", re.DOTALL | re.IGNORECASE)
+_SECOND_OPERATOR = re.compile(r"=|(?:not[\s_-]*in|not|in)\s*[\[(]", re.IGNORECASE)
 """What a value must not begin with after `==` or `!=`, unless it is in quotes."""
 _ITEM = re.compile(r"""\s*('[^']*'|"[^"]*"|[^,\[\]'"][^,\[\]]*|)\s*(?:,|$)""")
 _FORMS = "'> 500', '== Ott', '!= Ott', 'in [Ott, Lehm]' or 'not in [Ott, Lehm]'"
@@ -85,6 +85,11 @@ def read_conditions(written: Conditions) -> tuple[Comparison, ...]:
     return tuple(_read_condition(argument, condition) for argument, condition in written.items())
 
 
+def _is_bracketed(text: str) -> bool:
+    """Return whether a text looks like a list."""
+    return text[:1] in ("[", "(") and text[-1:] in ("]", ")")
+
+
 def _read_condition(argument: str, written: Condition) -> Comparison:
     if isinstance(written, Sequence) and not isinstance(written, str):
         if not written:
@@ -103,7 +108,7 @@ def _read_condition(argument: str, written: Condition) -> Comparison:
         raise Invalid(f"{argument}: {written!r} names no value; write for example '> 500' or 'not in [EUR, CHF]'")
     if operator in _ORDERED and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise Invalid(f"{argument}: {written!r} compares with {text!r}, which is no number; use == or in for texts")
-    if operator in ("==", "!=") and _SECOND_OPERATOR.match(text):
+    if operator in ("==", "!=") and (_SECOND_OPERATOR.match(text) or _is_bracketed(text)):
         raise Invalid(
             f"{argument}: {written!r} has two operators; write one of {_FORMS}, or put the text in quotes: "
             f"{operator} {text!r}"
@@ -113,7 +118,7 @@ def _read_condition(argument: str, written: Condition) -> Comparison:
 
 def _refuse_likeness(argument: str, written: str) -> None:
     """Raise Invalid for a text that begins like an operator and is none."""
-    if _LIKE_OPERATOR.match(written.strip()):
+    if _LIKE_OPERATOR.match(written.strip()) or _is_bracketed(written.strip()):
         raise Invalid(
             f"{argument}: {written!r} begins like an operator and is none; write one of {_FORMS}, or [{written!r}] if "
             "the argument must be this very text"
