@@ -59,6 +59,8 @@ class Brief(Struct, frozen=True, gc=False):
     """The inputs of a task; for an answer, every result there is."""
     steps: dict[int, Step] | None = None
     """What this attempt recorded before a crash: it is not done again."""
+    steps_elsewhere: dict[int, Step] | None = None
+    """Finished steps of the last attempt in another process, which this attempt goes on from there."""
     effects: dict[str, Raw] | None = None
     """What earlier attempts changed in the world, by request: an equal call is answered with it."""
     earlier: tuple[EarlierCall, ...] = ()

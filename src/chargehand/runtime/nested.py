@@ -267,7 +267,7 @@ class NestedRuns:
         failed_calls = dict(brief.failed_calls or {})
         answers: dict[str, str] = {}
         replies: dict[str, Raw] = {}
-        steps = brief.steps
+        steps: dict[int, Step] = {}
         for event in [entry.event for entry in await self.journal.read(run)]:
             if not isinstance(event, ev.StepStarted) or event.kind != "worker" or event.task != brief.work.task:
                 continue
@@ -281,7 +281,7 @@ class NestedRuns:
             answers |= progress.answers or {}
             replies |= progress.replies or {}
             if brief.keep and event.attempt == brief.work.number - 1:
-                steps = {**(steps or {}), **(progress.steps or {})}
+                steps |= progress.steps or {}
             elif not brief.keep:
                 failed_calls |= progress.count_failed_calls()
         return structs.replace(
@@ -290,7 +290,7 @@ class NestedRuns:
             failed_calls=failed_calls,
             answers=answers | (brief.answers or {}),
             replies=replies | (brief.replies or {}),
-            steps=steps,
+            steps_elsewhere=steps,
         )
 
 
@@ -612,15 +612,16 @@ async def list_calls(
     """
     calls = [call for round_, call in state.acted.values() if round_ < 0]
     for progress in state.tasks.values():
-        own = [call if call.run else structs.replace(call, run=run) for call in progress.list_calls()]
-        calls += own
-        if progress.task.replaces:  # a run that does this one again may have the task that was replaced
-            calls += [structs.replace(call, task=progress.task.replaces) for call in own if call.run == run]
+        calls += [call if call.run else structs.replace(call, run=run) for call in progress.list_calls()]
     async for step, inner in _read_runs_started(journal, run, entries):
         name = step.nested_run(run)
         own = run if step.kind == "worker" else name
         inside = await list_calls(journal, name, inner, replay(inner))
         calls += [structs.replace(call, run=own) if call.run == name else call for call in inside]
+    replaced = {task: progress.task.replaces for task, progress in state.tasks.items() if progress.task.replaces}
+    for call in tuple(calls) if replaced else ():  # a run that does this one again may have the replaced task
+        if call.run == run and call.task in replaced:
+            calls.append(structs.replace(call, task=replaced[call.task]))
     return tuple({_identify_call(call): call for call in calls}.values())
 
 

@@ -129,7 +129,7 @@ def _earlier(context: StepContext, brief: Brief) -> ev.EarlierAttempts:
         effects=brief.effects or {},
         calls=brief.earlier,
         failed_calls=brief.failed_calls or {},
-        steps=tuple(_record(number, step) for number, step in (brief.steps or {}).items()) if brief.keep else (),
+        steps=tuple(_record(number, step) for number, step in (brief.steps_elsewhere or {}).items()),
         answers=brief.answers or {},
         replies=brief.replies or {},
         refused=brief.refused,
