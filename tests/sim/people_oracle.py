@@ -627,7 +627,12 @@ class OpenEffects:
         self._steps = {place: step for place, step in self._steps.items() if step.key not in over}
         self._given_up |= {(call.task, call.attempt) for call in calls if said.get(call.call) == "fail"}
         decided = {(call.task, call.attempt) for call in calls if call.call in said}
-        self.failed = {attempt: None for attempt in self.failed if attempt not in decided}
+        # an effect that was looked up in vain is asked about by a later attempt than the one that began it
+        self.failed = {
+            (task, attempt): None
+            for task, attempt in self.failed
+            if not any(task == asked and attempt <= number for asked, number in decided)
+        }
 
 
 def unaffected_tasks(entries: Sequence[ev.Entry], ended: ev.RunEnded) -> set[str]:
