@@ -16,7 +16,7 @@ from chargehand.models.messages import Request
 from chargehand.models.request_facts import Answering, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.team import Team
-from chargehand.tools.tool import tool
+from chargehand.tools.tool import ToolFailed, tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, refused_calls, team
 from tests.agents.test_break_resume import APPLES, PEARS, by_step
 from tests.agents.test_redoing import fork
@@ -319,3 +319,21 @@ async def test_a_call_refused_in_a_nested_team_is_told_to_the_next_task_and_in_t
     [prompt] = worked(script, "Write to Ott")
     assert "Missing: a call of t1 (refused)" in prompt.messages[1].text
     assert 'did not allow pay({"to":"Ott"})' in str(found.answer)
+
+
+async def test_a_refusal_does_not_reach_back_to_an_equal_call_that_failed_before_it() -> None:
+    asked: list[int] = []
+
+    @tool(effect="effect", quick=True)
+    def mail(to: str) -> str:
+        """Mail somebody."""
+        raise ToolFailed("the box is full")
+
+    def work(request: Request) -> Line:
+        asked.append(len(request.messages))
+        tries = sum(message.role == "tool" for message in request.messages)
+        return calls(call("mail", to="Ott")) if tries < 2 else "Not mailed."
+
+    executor = team(model(work=work), Worker("ann", tools=[mail]))
+    found = await answered(executor, "reject")
+    assert (found.ending, len(asked)) == ("partial", 3), "the model is asked once for each reply"

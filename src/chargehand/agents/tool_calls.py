@@ -222,6 +222,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
     """How often a call that may change something returned a result, by tool and arguments."""
     _decided: dict[tuple[str, str], bool] = field(default_factory=dict[tuple[str, str], bool])
     """Whether the calls of this step need approval, as functions decided, by tool and arguments."""
+    _tries: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    """How often a call that may change something was made, by tool and arguments: an answer is about one of them."""
     _made_effects: dict[tuple[str, str], EarlierCall] = field(default_factory=dict[tuple[str, str], EarlierCall])
     """Effects of this attempt, by tool and arguments."""
     _matched: set[str] = field(default_factory=set[str])
@@ -415,7 +417,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         """Return what the approval of a call is kept under, and for which of the equal calls it is, from 1."""
         which = _identity(call)
         failed = (self.brief.failed_calls or {}).get(digest(*which), 0)
-        times = max(self._allowed.get(which, failed), self._acted.get(which, 0)) + 1
+        times = max(self._allowed.get(which, failed), self._tries.get(which, 0)) + 1
         return digest(*which, str(times)), times
 
     def _with_approval(self, call: ToolCall, tool: Tool, reason: AskedBecause, number: int) -> _PlannedCall:
@@ -609,6 +611,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         evidence.append(returned.error or self._without_expression(returned.value))
         if tool.effect != "read":
             self._earlier.clear()  # what was read before may not hold any more
+            tried = _identity(call)
+            self._tries[tried] = self._tries.get(tried, 0) + 1
         if returned.error:
             return
         if tool.effect != "read":
