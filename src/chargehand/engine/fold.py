@@ -569,7 +569,7 @@ def _attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
         progress.tried = (*progress.tried, progress.worker)
         progress.failures = 0
         _forget_steps(progress)
-    if not progress.steps and (progress.calls or state.acted_in_task or state.acted_in_vain):
+    if not progress.steps and not progress.keep and (progress.calls or state.acted_in_task or state.acted_in_vain):
         _note_calls_before(state, progress)
     if not progress.redo:
         progress.failure_before = progress.failure
@@ -816,6 +816,9 @@ def _retry_scheduled(state: RunState, event: ev.RetryScheduled) -> None:
     state.failed_pending.pop(event.task, None)
     progress.keep = event.keep
     if event.keep:
+        for step in (progress.steps or {}).values():
+            if step.kind in STARTS_RUN:
+                progress.calls += tuple(call for call in step.calls if call not in progress.calls)
         progress.steps = _steps_to_go_on_from(progress)
     else:
         _forget_steps(progress)

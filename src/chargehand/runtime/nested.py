@@ -281,7 +281,8 @@ class NestedRuns:
             answers |= progress.answers or {}
             replies |= progress.replies or {}
             if brief.keep and event.attempt == brief.work.number - 1:
-                steps |= progress.steps or {}
+                kept = (progress.steps or {}).items()
+                steps |= {number: step for number, step in kept if step.result is not None}
             elif not brief.keep:
                 failed_calls |= progress.count_failed_calls()
         return structs.replace(
