@@ -169,22 +169,39 @@ async def test_effects_in_doubt_of_two_tasks_are_one_question_after_a_crash() ->
     assert post.receivers == ["Bob"]
 
 
-@pytest.mark.parametrize("levels", [1, 2])
-async def test_effects_in_doubt_of_a_nested_team_are_answered_outside_call_by_call(levels: int) -> None:
-    post = Post("Ann", "Bob")
+def _nested_office(post: Post, levels: int) -> Team:
+    """Return a team whose office is so many teams inside it."""
     journal = MemoryJournal()
-    inner = office(post, journal=journal)
+    outer = office(post, journal=journal)
     for level in range(levels):
         task = Task(TaskId("o"), "Have both of them told.", f"in{level}")
         supervisor = Supervisor(model=model(), plan=Plan((task,), "forward"))
-        inner = Team([inner.as_worker(f"in{level}", "tells")], supervisor=supervisor, name=f"n{level}", journal=journal)
-    found = await inner.run("Tell them.", run="r")
+        outer = Team([outer.as_worker(f"in{level}", "tells")], supervisor=supervisor, name=f"n{level}", journal=journal)
+    return outer
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+async def test_effects_in_doubt_of_a_nested_team_are_answered_outside_call_by_call(levels: int) -> None:
+    post = Post("Ann", "Bob")
+    outer = _nested_office(post, levels)
+    found = await outer.run("Tell them.", run="r")
     assert found.question is not None
     assert [pending.arguments for pending in found.question.calls] == [{"to": "Ann"}, {"to": "Bob"}]
     post.lost.clear()
-    found = await say(inner, found, "done", ev.CallVerdict(2, "again"), told="sent")
+    found = await say(outer, found, "done", ev.CallVerdict(2, "again"), told="sent")
     assert (found.ending, post.receivers) == ("complete", ["Ann", "Bob", "Bob"])
     assert post.sent[1] == post.sent[2]
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+async def test_a_cancelled_run_names_the_effects_in_doubt_of_a_nested_team_that_waits(levels: int) -> None:
+    outer = _nested_office(Post("Ann", "Bob"), levels)
+    result = await outer.run("Tell them.", run="r")
+    assert result.ending == "needs_input"
+    result = await outer.resume("r", ev.CancelRequested("not wanted any more"))
+    assert result.ending == "cancelled"
+    named = [(gap.task, gap.reason, gap.tool, gap.arguments) for gap in result.gaps if gap.tool]
+    assert named == [("o", "uncertain", "mail", {"to": "Ann"}), ("o", "uncertain", "mail", {"to": "Bob"})]
 
 
 async def test_the_step_of_a_function_worker_is_answered_and_the_function_goes_on_with_it() -> None:

@@ -6,7 +6,7 @@ from msgspec import Raw, structs
 from chargehand.engine import events as ev
 from chargehand.engine.admit import admit
 from chargehand.engine.decide import decide
-from chargehand.engine.failure import Failure, Question
+from chargehand.engine.failure import Failure, Gap, Question
 from chargehand.engine.fold import replay
 from chargehand.engine.owed import brief
 from chargehand.engine.plan import Plan, Task, TaskId
@@ -83,6 +83,27 @@ def test_an_attempt_that_looks_up_its_effect_stays_with_its_worker() -> None:
     assert [event for event in decide(state, 8.0) if isinstance(event, ev.AttemptStarted) and event.task == PAY] == []
     opened = state.breakers["model:m"].until
     assert [event.worker for event in decide(state, opened) if isinstance(event, ev.AttemptStarted)][:1] == ["ann"]
+
+
+def test_a_call_refused_in_a_team_that_waited_is_a_gap_when_the_time_runs_out_before_it_goes_on() -> None:
+    question = Question("tool", "send", run="run/pay/1/1", call=1, key="k")
+    refused = Gap(PAY, "refused", "person", "a person did not allow it", run="run/pay/1/1", tool="send")
+    state = state_after(
+        started(PAY),
+        ev.AttemptFailed(PAY, 1, Failure("approval", "send({})", question=question, gaps=(refused,))),
+        ev.InputRequested(1, "tool", PAY, text="send({})", question=question),
+        (90.0, ev.InputAnswered(1, "approve")),
+        (400.0, ev.TimeRanOut()),
+    )
+    assert [gap.reason for gap in gaps(state) if gap.task == PAY] == ["deadline", "person"]
+    going_on = state_after(
+        started(PAY),
+        ev.AttemptFailed(PAY, 1, Failure("approval", "send({})", question=question, gaps=(refused,))),
+        ev.InputRequested(1, "tool", PAY, text="send({})", question=question),
+        ev.InputAnswered(1, "approve"),
+        started(PAY),
+    )
+    assert [gap.reason for gap in gaps(going_on) if gap.task == PAY] == ["unfinished"], "its run will say it itself"
 
 
 def test_an_effect_that_was_looked_up_is_no_longer_in_doubt_when_the_time_runs_out() -> None:

@@ -174,6 +174,34 @@ async def test_what_an_attempt_elsewhere_changed_is_not_changed_again_here_or_th
     assert (outcome.ending, len(elsewhere.begun), len(sent)) == ("complete", 2, 1)
 
 
+@pytest.mark.parametrize("slow", [1, 2])
+async def test_an_effect_of_an_attempt_elsewhere_that_ran_out_of_time_is_not_made_again(slow: int) -> None:
+    sent: list[str] = []
+
+    async def work(assignment: Assignment, context: StepContext) -> object:
+        async def send(_key: str) -> Done:
+            sent.append(assignment.instruction)
+            return Done("sent")
+
+        async def render(_key: str) -> Done:
+            await asyncio.sleep(60 if assignment.attempt <= slow else 0)
+            return Done("rendered")
+
+        await context.step("send", send, request="scene", effect="effect")
+        return await context.step("render", render, request="scene")  # still open when the time is over
+
+    def make() -> Team:
+        workers = [
+            Worker("hal", "renders", call=work, queue="gpu", timeout=0.1, fallbacks=["ann"]),
+            Worker("ann", "draws", call=work),
+        ]
+        return Team(workers, supervisor=Supervisor(plan=RENDER), policy=QUICK)
+
+    async with two_processes(make, MemoryJournal()) as (runner, elsewhere):
+        outcome = await start(runner, make())
+    assert (outcome.ending, len(elsewhere.begun), len(sent)) == ("complete", 2, 1)
+
+
 async def test_an_attempt_that_is_stopped_stops_elsewhere() -> None:
     running = asyncio.Event()
     stopped: list[str] = []

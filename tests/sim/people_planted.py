@@ -239,8 +239,8 @@ PEOPLE = (
     Bug(
         "an effect in doubt at the end is not named",
         "engine/view.py",
-        "    if progress.in_doubt():\n        return tuple(_doubt_gap",
-        "    if False:\n        return tuple(_doubt_gap",
+        "    own = tuple(_doubt_gap(progress, step) for _, step in progress.open_effects()) or (gap(state, progress),)",
+        "    own = (gap(state, progress),)",
     ),
     Bug(
         "an orderly stop cuts effects",

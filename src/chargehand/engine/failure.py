@@ -264,7 +264,7 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     cause: str = ""
     """What ended the attempt while its effect was open (kind `uncertain`); empty: it is not known."""
     gaps: tuple["Gap", ...] = ()
-    """Of a team that works for another: its refused calls and its effects in doubt."""
+    """Of a run inside, which has ended or waits for a person: its refused calls and its effects in doubt."""
     ended: Literal["", "deadline", "budget"] = ""
     """Of a team that works for another: the reason its run ended early for; empty: another reason."""
 

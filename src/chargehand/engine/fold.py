@@ -575,6 +575,10 @@ def _attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
         progress.failure_before = progress.failure
     if progress.steps:
         progress.looks += progress.can_look_up()
+    if progress.gaps_waiting:
+        if event.attempt != progress.attempt:  # nobody goes on with the run that waited
+            progress.gaps_inside += progress.gaps_waiting
+        progress.gaps_waiting = ()
     progress.attempt = event.attempt
     progress.worker = event.worker
     progress.redo = False
@@ -750,6 +754,7 @@ def _attempt_failed(state: RunState, event: ev.AttemptFailed) -> None:
     _close_attempt(state, progress, event.used, cut_off=event.used is None)
     _count_failure(state, progress, event.failure)
     if event.failure.kind == "approval":  # nothing failed: it waits for a person, and keeps its steps
+        progress.gaps_waiting = event.failure.gaps
         progress.failure = event.failure
         progress.status = Status.JUDGED
         progress.steps = _kept_steps(progress)

@@ -197,6 +197,8 @@ class Progress(Struct):
     """The next attempt goes on from the finished steps of the last one."""
     gaps_inside: tuple[Gap, ...] = ()
     """Refused calls and effects in doubt of runs inside attempts that were stopped."""
+    gaps_waiting: tuple[Gap, ...] = ()
+    """The same of a run inside that waits for a person; empty once the attempt goes on."""
     looks: int = 0
     """How often an attempt began with effects that its tools were to look up."""
     handed_on: ev.InputAnswered | None = None  # what a person answered last to a question of the run inside it

@@ -159,11 +159,21 @@ def _doubt_gap(progress: Progress, step: Step) -> Gap:
 
 def _gaps_of(state: RunState, progress: Progress) -> tuple[Gap, ...]:
     """Return why there is nothing from a task; each effect in doubt is a gap of its own."""
-    if progress.in_doubt():
-        return tuple(_doubt_gap(progress, step) for _, step in progress.open_effects())
+    own = tuple(_doubt_gap(progress, step) for _, step in progress.open_effects()) or (gap(state, progress),)
     failed = () if progress.failure is None else progress.failure.gaps
-    inside = progress.gaps_inside + tuple(gap for gap in failed if gap not in progress.gaps_inside)
-    return (gap(state, progress), *(structs.replace(each, task=progress.task.id) for each in inside))
+    inside = (*progress.gaps_inside, *failed, *progress.gaps_waiting)
+    return _unique((*own, *(structs.replace(each, task=progress.task.id) for each in inside)))
+
+
+def _unique(gaps: tuple[Gap, ...]) -> tuple[Gap, ...]:
+    """Return gaps without those that are listed already."""
+    return gaps if len(gaps) < 2 else tuple({msgspec.json.encode(gap): gap for gap in gaps}.values())
+
+
+def call_gaps(state: RunState) -> tuple[Gap, ...]:
+    """Return the refused calls and the effects in doubt of a run and of those inside it, as far as it has come."""
+    known = state.ended.gaps if state.ended is not None else (*gaps(state), *refused_gaps(state), *missing_gaps(state))
+    return _unique(tuple(gap for gap in known if gap.tool))
 
 
 def refused_gaps(state: RunState) -> tuple[Gap, ...]:

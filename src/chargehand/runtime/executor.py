@@ -14,7 +14,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget, CapReached
 from chargehand.engine.events import AnswerSection, Effect, Failure, Missing, NotedFact, StepKind
 from chargehand.engine.facts import AnswerAudit, Tracing
-from chargehand.engine.failure import EarlierCall
+from chargehand.engine.failure import EarlierCall, Gap
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Task, TaskId
 from chargehand.engine.policy import Instant, Seconds
@@ -216,6 +216,8 @@ class NestedRun(Struct, frozen=True):
     """What the step still has to pay for it."""
     lost: Amount = NOTHING
     """The part of `used` that is an estimate, for calls whose outcome is not known."""
+    waiting: tuple[Gap, ...] = ()
+    """Of a run that waits for a person: its refused calls and its effects in doubt, as gaps of the run around it."""
 
 
 _Shape = TypeVar("_Shape")

@@ -24,7 +24,7 @@ from chargehand.engine.plan import Plan, Task, TaskId, digest
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import Agent, Roster
 from chargehand.engine.state import Progress, RunState, Status, Step, Work, call_digest
-from chargehand.engine.view import gaps
+from chargehand.engine.view import call_gaps
 from chargehand.errors import ChargehandError, Refused, RunBusy, RunUnknown, StoreUnavailable
 from chargehand.journal.protocol import Journal
 from chargehand.runtime.dispatch_port import Dispatcher
@@ -174,6 +174,7 @@ class NestedRuns:
             calls=await _patiently(partial(list_calls, self.journal, run, entries, state)),
             used=state.ledger.spent.beyond(paid),
             lost=await self._newly_lost(step.run, run, state.ledger.lost),
+            waiting=() if state.ended is not None else _outer_gaps(step, run, nested.kind, call_gaps(state)),
         )
 
     async def describe_stopped(self, step: StartingStep, run: str, kind: ev.NestedKind) -> ev.AttemptStopped:
@@ -186,8 +187,7 @@ class NestedRuns:
         if not entries:
             return stopped
         state = replay(entries)
-        found = [gap for gap in (gaps(state) if state.ended is None else state.ended.gaps) if gap.tool]
-        stopped = structs.replace(stopped, gaps=_outer_gaps(step, run, kind, found))
+        stopped = structs.replace(stopped, gaps=_outer_gaps(step, run, kind, call_gaps(state)))
         if state.ended is None:
             return structs.replace(stopped, used=None)
         paid = _paid_for(await self.journal.read(step.run), step.task, step.attempt, step.number)
@@ -748,4 +748,4 @@ def question_inside(nested: NestedRun, *, workers: tuple[str, ...]) -> WorkFaile
         inner = structs.replace(inner, plan=listed)
         text = "; ".join(listed)
     question = structs.replace(inner, workers=(*workers, *inner.workers), number=request.number)
-    return WorkFailed(Failure("approval", text, question=question), nested.used)
+    return WorkFailed(Failure("approval", text, question=question, gaps=nested.waiting), nested.used)
