@@ -35,6 +35,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self.now
 
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        """Call a function at once: while a thread worked, time would run on."""
+        return call_at_once(self, func, *args)
+
     def __del__(self, _warn: object = None) -> None:
         pass  # it holds nothing that would need closing
 
@@ -49,3 +53,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self.steps > self.most_steps:
             raise StepLimit(f"more than {self.most_steps} turns")
         super()._run_once()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] - asyncio's own name
+
+
+def call_at_once(loop: asyncio.AbstractEventLoop, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+    """Call a function that would run in a thread; return a future that has its outcome."""
+    future = loop.create_future()
+    try:
+        future.set_result(func(*args))
+    except Exception as error:  # noqa: BLE001 - whoever awaits the future gets it
+        future.set_exception(error)
+    return future

@@ -579,16 +579,17 @@ class OpenEffects:
         self._steps: dict[tuple[str, int, int], ev.StepStarted] = {}
         self.failed: dict[tuple[str, int], None] = {}
         """Attempts that failed and left an effect in doubt, by task and number."""
+        self._begun_here: set[tuple[str, int, int]] = set()
+        """The steps that were begun by the process which drives the run now."""
         self._given_up: set[tuple[str, int]] = set()
         """Attempts whose task a person declared as failed: they are not asked about again."""
         self._asked: ev.InputRequested | None = None
 
     @property
     def running(self) -> list[str]:
-        """Return the effects that are open, in words."""
-        return [
-            f"{step.task} {step.name}" for step in self._steps.values() if (step.task, step.attempt) not in self.failed
-        ]
+        """Return the effects that this process began and that are open, in words."""
+        open_here = [step for place, step in self._steps.items() if place in self._begun_here]
+        return [f"{step.task} {step.name}" for step in open_here if (step.task, step.attempt) not in self.failed]
 
     def open(self) -> list[ev.StepStarted]:
         """Return the steps that are open."""
@@ -598,14 +599,18 @@ class OpenEffects:
         """Take the next event of the run."""
         match event:
             case ev.StepStarted(effect="effect", kind="tool"):
-                self._steps[event.task, event.attempt, event.step] = event
+                place = event.task, event.attempt, event.step
+                self._steps[place] = event
+                self._begun_here.add(place)
             case ev.StepFinished():
                 self._close(event.task, event.attempt, event.step)
             case ev.AttemptFailed() if event.failure.kind == "uncertain":
-                self.failed[event.task, event.attempt] = None
+                if any(task == event.task for task, _, _ in self._steps):  # else it is in doubt in a run inside
+                    self.failed[event.task, event.attempt] = None
             case ev.StepLookedUp(outcome="absent"):
                 self._close(event.task, event.attempt, event.step)
             case ev.RunResumed():
+                self._begun_here.clear()
                 settled = {place[:2] for place, step in self._steps.items() if step.look} | self._given_up
                 self.failed |= {place[:2]: None for place in self._steps if place[:2] not in settled}
             case ev.InputRequested():

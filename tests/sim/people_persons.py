@@ -66,11 +66,15 @@ class Persons:
         if random.Random(f"fail/{self._seed}/{item}").random() < self.manner.fails:
             return "fail", "the task is not worth it", None
         made = self._world.by_key(call.key)
-        if made is None and any(each.key != call.key and each.item == item for each in self._world.calls):
-            words = call.arguments.get("words")
-            if any(each.item == item and each.words == words and each.happened for each in self._world.calls):
-                self.problems.append((16, f"{call.tool} {item} is not known under the key {call.key!r}"))
+        if made is None and self._was_made_unrecorded(item, call.arguments.get("words")):
+            self.problems.append((16, f"{call.tool} {item} is not known under the key {call.key!r}"))
         return ("again", "", None) if made is None else ("done", "", made.token)
+
+    def _was_made_unrecorded(self, item: str, words: object) -> bool:
+        """Return whether a call happened of which no journal has the result."""
+        made = [call for call in self._world.calls if call.item == item and call.words == words and call.happened]
+        recorded = b"".join(self._world.recorded)
+        return any(call.token.encode() not in recorded for call in made)
 
     def _check_earlier(self, call: PendingCall, item: str) -> None:
         earlier = call.earlier

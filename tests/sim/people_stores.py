@@ -2,13 +2,13 @@
 
 import asyncio
 import selectors
-from collections.abc import Awaitable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
 from chargehand.engine import events as ev
 from chargehand.journal.protocol import Journal, JournalProxy, Lease, RunRow
 from tests.runtime.streams import rows, written
-from tests.sim.loop import Deadlock
+from tests.sim.loop import Deadlock, call_at_once
 from tests.sim.nested import Crash, Mortal
 
 _Outcome = TypeVar("_Outcome")
@@ -27,6 +27,10 @@ class StoreLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self.now
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        """Call a function at once, as the loop without a store does."""
+        return call_at_once(self, func, *args)
 
     async def count(self, call: Awaitable[_Outcome]) -> _Outcome:
         """Wait for a call of the store."""
