@@ -202,6 +202,24 @@ async def test_an_effect_of_an_attempt_elsewhere_that_ran_out_of_time_is_not_mad
     assert (outcome.ending, len(elsewhere.begun), len(sent)) == ("complete", 2, 1)
 
 
+@pytest.mark.parametrize(("patience", "seconds", "reason"), [(60.0, 0.3, "deadline"), (0.1, 60.0, "no_results")])
+async def test_a_run_whose_worker_elsewhere_has_no_time_left_names_the_time_that_was_over(
+    patience: float, seconds: float, reason: str
+) -> None:
+    async def work(_assignment: Assignment, _context: StepContext) -> object:
+        await asyncio.sleep(60)
+        return "done"
+
+    def make() -> Team:
+        workers = [Worker("hal", "renders", call=work, queue="gpu", timeout=patience)]
+        policy = Policy(retry=Retry(attempts=1, base=0.0, ceiling=0.0), refine=False)
+        return Team(workers, supervisor=Supervisor(plan=RENDER), policy=policy, budget=Budget(seconds=seconds))
+
+    async with two_processes(make, MemoryJournal()) as (runner, _):
+        outcome = await start(runner, make())
+    assert (outcome.ending, outcome.reason) == ("failed", reason)
+
+
 async def test_an_attempt_that_is_stopped_stops_elsewhere() -> None:
     running = asyncio.Event()
     stopped: list[str] = []

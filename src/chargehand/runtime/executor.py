@@ -216,6 +216,8 @@ class NestedRun(Struct, frozen=True):
     """What the step still has to pay for it."""
     lost: Amount = NOTHING
     """The part of `used` that is an estimate, for calls whose outcome is not known."""
+    had_all_time: bool = False
+    """It had until the end of the run around it; else the time of the worker was shorter."""
     waiting: tuple[Gap, ...] = ()
     """Of a run that waits for a person: its refused calls and its effects in doubt, as gaps of the run around it."""
 

@@ -24,7 +24,7 @@ from chargehand.engine.plan import Plan, Task, TaskId, digest
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import Agent, Roster
 from chargehand.engine.state import Progress, RunState, Status, Step, Work, call_digest
-from chargehand.engine.view import call_gaps
+from chargehand.engine.view import call_gaps, work_until
 from chargehand.errors import ChargehandError, Refused, RunBusy, RunUnknown, StoreUnavailable
 from chargehand.journal.protocol import Journal
 from chargehand.runtime.dispatch_port import Dispatcher
@@ -174,6 +174,7 @@ class NestedRuns:
             calls=await _patiently(partial(list_calls, self.journal, run, entries, state)),
             used=state.ledger.spent.beyond(paid),
             lost=await self._newly_lost(step.run, run, state.ledger.lost),
+            had_all_time=step.progress.timer >= work_until(step.state),
             waiting=() if state.ended is not None else _outer_gaps(step, run, nested.kind, call_gaps(state)),
         )
 

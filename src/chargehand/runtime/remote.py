@@ -17,7 +17,7 @@ from chargehand.engine.failure import Failure, Gap, Missing
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task
 from chargehand.engine.roster import Agent
-from chargehand.engine.state import Progress, RunState, Status, Step
+from chargehand.engine.state import Progress, Status, Step
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import gap, gaps, refused_gaps
 from chargehand.errors import ChargehandError
@@ -167,7 +167,7 @@ def _outcome(brief: Brief, nested: NestedRun) -> RemoteOutcome:
             exit_tool=ending.exit_tool if isinstance(ending, ev.AttemptSucceeded) else "",
             missing=_with_refused(progress.missing, refused_gaps(state)),
         )
-    failure = _failure(nested.run, state, progress)
+    failure = _failure(nested, progress)
     return RemoteOutcome(
         run=nested.run,
         failure=structs.replace(failure, gaps=tuple(gap for gap in gaps(state) if gap.tool) + refused_gaps(state)),
@@ -183,14 +183,15 @@ def _with_refused(missing: Missing | None, refused: tuple[Gap, ...]) -> Missing 
     return Missing((*own.parts, *(gap.message for gap in refused)), (*own.gaps, *refused))
 
 
-def _failure(run: str, state: RunState, progress: Progress) -> Failure:
-    """Why there is no result: what the attempt failed for, or what kept the run from making it."""
+def _failure(nested: NestedRun, progress: Progress) -> Failure:
+    """Return why there is no result: what the attempt failed for, or what kept the run from making it."""
+    ended = "deadline" if nested.had_all_time else ""
     if progress.status is Status.FAILED and progress.failure is not None:
         failure = progress.failure
-        return structs.replace(failure, kind="timeout") if failure.kind == "deadline" else failure
-    if state.cancel is not None:
-        return Failure("logic", f"its run {run!r} was cancelled", permanent=True)
-    missing = gap(state, progress)
+        return structs.replace(failure, kind="timeout", ended=ended) if failure.kind == "deadline" else failure
+    if nested.state.cancel is not None:
+        return Failure("logic", f"its run {nested.run!r} was cancelled", permanent=True)
+    missing = gap(nested.state, progress)
     if missing.reason == "budget":
         return Failure("budget", missing.message, cap=missing.cap)
-    return Failure("timeout", missing.message)
+    return Failure("timeout", missing.message, ended=ended)
