@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test suite fuzz check lint types lint-deploy fix bench bench-memory bench-cluster bench-routing soak-memory soak-nested soak-effects soak-breakers people load soak local-quality letta-matrix peers frameworks web screens openapi reference sim scale planted cluster-test monkey kill9 zombie cov lock clean
+.PHONY: help run test suite thorough check lint types lint-deploy fix bench bench-memory bench-cluster bench-routing soak-memory soak-nested soak-effects soak-breakers people load soak local-quality letta-matrix peers frameworks web screens openapi reference sim scale planted cluster-test monkey kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -31,8 +31,8 @@ test: lint ## check and the tests, side by side; e.g. make test ARGS=tests/engin
 suite: $(VENV)/dev.stamp
 	$(BIN)/pytest -n 3 --dist worksteal --durations 15 --durations-min 5 $(ARGS)
 
-fuzz: $(VENV)/dev.stamp ## Properties with examples drawn at random, and the tests that take long
-	$(BIN)/pytest -n 2 --thorough -m 'thorough or hypothesis' $(ARGS)
+thorough: check ## Check and all tests at full size: whole hunts, examples drawn at random, tests that take long
+	$(BIN)/pytest -n 3 --dist worksteal --thorough -o timeout=1800 $(ARGS)
 
 check: lint types ## Format, lint, layers, dependencies, types; changes nothing
 

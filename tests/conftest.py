@@ -1,9 +1,9 @@
 """Lets a test be an `async def`: it runs on a loop of its own. Keeps all the collected tests out of the garbage.
 
-Properties draw the same examples each time; with `--thorough` they draw five times as many at random, and tests that
-are marked `thorough` run as well. An example may take ten seconds: the usual 0.2 s is less than a busy machine may
-stand still for. Ctrl-C means what it usually does, for us and for the commands we start, also in the background of a
-script, where it would be ignored.
+Properties draw the same examples each time; with `--thorough` they draw five times as many at random, hunts have their
+full size, and tests that are marked `thorough` run as well. An example may take ten seconds: the usual 0.2 s is less
+than a busy machine may stand still for. Ctrl-C means what it usually does, for us and for the commands we start, also
+in the background of a script, where it would be ignored.
 """
 
 import asyncio
@@ -17,6 +17,8 @@ import pytest
 from hypothesis import settings
 
 from tests.postgres import PostgresServer, postgres_server
+from tests.support.hunts import use_full_size
+from tests.support.slow_cases import SlowCases
 from tests.temporal import TemporalServer, temporal_server
 
 _TENANTS = (f"tenant-{number}" for number in itertools.count(1))
@@ -26,11 +28,15 @@ settings.register_profile("thorough", deadline=10_000, max_examples=500)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--thorough", action="store_true", help="random examples, and what takes long")
+    parser.addoption("--thorough", action="store_true", help="random examples, hunts at full size, and what takes long")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("thorough" if config.getoption("thorough") else "same each time")
+    thorough = bool(config.getoption("thorough"))
+    settings.load_profile("thorough" if thorough else "same each time")
+    use_full_size(thorough)
+    if not thorough:
+        config.pluginmanager.register(SlowCases())
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
