@@ -22,6 +22,8 @@ from chargehand.team import Team
 from chargehand.tools.tool import CallKey, LookUp, Tool, tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, team
 from tests.agents.test_break_resume import APPLES, PEARS, by_step, cut
+from tests.runtime.streams import rows
+from tests.runtime.streams import written as written_journal
 
 Verdict = Literal["done", "again", "fail"]
 TWO = calls(call("mail", 1, to="Ann"), call("mail", 2, to="Bob"))
@@ -169,9 +171,9 @@ async def test_effects_in_doubt_of_two_tasks_are_one_question_after_a_crash() ->
     assert post.receivers == ["Bob"]
 
 
-def _nested_office(post: Post, levels: int) -> Team:
+def _nested_office(post: Post, levels: int, journal: MemoryJournal | None = None) -> Team:
     """Return a team whose office is so many teams inside it."""
-    journal = MemoryJournal()
+    journal = journal or MemoryJournal()
     outer = office(post, journal=journal)
     for level in range(levels):
         task = Task(TaskId("o"), "Have both of them told.", f"in{level}")
@@ -202,6 +204,31 @@ async def test_a_cancelled_run_names_the_effects_in_doubt_of_a_nested_team_that_
     assert result.ending == "cancelled"
     named = [(gap.task, gap.reason, gap.tool, gap.arguments) for gap in result.gaps if gap.tool]
     assert named == [("o", "uncertain", "mail", {"to": "Ann"}), ("o", "uncertain", "mail", {"to": "Bob"})]
+
+
+@pytest.mark.parametrize(
+    "written", [(), (ev.CancelRequested("enough"),), (ev.CancelRequested("enough"), ev.WorkStopped())]
+)
+@pytest.mark.parametrize("levels", [1, 2])
+async def test_a_run_that_is_cancelled_after_a_crash_names_the_effects_in_doubt_of_a_nested_team(
+    levels: int, written: Sequence[ev.Event]
+) -> None:
+    journal = MemoryJournal()
+    await _nested_office(Post(together=2), levels, journal).run("Tell them.", run="r")
+    runs = {run: _until_last_start(entries) for run, entries in (await rows(journal)).items()}
+    last = runs["r"][-1]
+    runs["r"] += [ev.Entry(last.seq + number, last.at, event) for number, event in enumerate(written, 1)]
+    cancel = () if written else (ev.CancelRequested("enough"),)
+    result = await _nested_office(Post(), levels, await written_journal(runs)).resume("r", *cancel)
+    assert result.ending == "cancelled"
+    named = [(gap.task, gap.reason, gap.tool, gap.arguments) for gap in result.gaps if gap.tool]
+    assert named == [("o", "uncertain", "mail", {"to": "Ann"}), ("o", "uncertain", "mail", {"to": "Bob"})]
+
+
+def _until_last_start(entries: Sequence[ev.Entry]) -> list[ev.Entry]:
+    """Return what a process had written that died when the last call or nested run was under way."""
+    starts = [(at, entry.event) for at, entry in enumerate(entries, 1) if isinstance(entry.event, ev.StepStarted)]
+    return list(entries[: max(at for at, step in starts if step.effect != "read")])
 
 
 async def test_the_step_of_a_function_worker_is_answered_and_the_function_goes_on_with_it() -> None:

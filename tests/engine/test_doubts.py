@@ -6,7 +6,7 @@ from msgspec import Raw, structs
 from chargehand.engine import events as ev
 from chargehand.engine.admit import admit
 from chargehand.engine.decide import decide
-from chargehand.engine.failure import Failure, Gap, Question
+from chargehand.engine.failure import EarlierCall, Failure, Gap, Question
 from chargehand.engine.fold import replay
 from chargehand.engine.owed import brief
 from chargehand.engine.plan import Plan, Task, TaskId
@@ -151,3 +151,18 @@ def test_nothing_is_reported_of_work_that_a_cancel_stopped() -> None:
     for report in (ev.AttemptSucceeded(PAY, 1, Raw(b'"late"')), ev.StepFinished(PAY, 1, 1, Raw(b'"late"'))):
         with pytest.raises(Refused, match="no longer under way"):
             admit(state, report)
+
+
+def test_a_task_that_stands_in_for_a_failed_one_is_told_what_the_failed_one_did_in_an_earlier_run() -> None:
+    paid = EarlierCall("wire", {"bill": "A"}, "receipt 1", run="earlier", task=PAY)
+    again = TaskId("pay-again")
+    state = state_after(
+        ev.ResultsOffered("earlier", (), calls=(paid,)),
+        started(PAY),
+        ev.AttemptFailed(PAY, 1, Failure("logic", "no")),
+        ev.TaskFailed(PAY, Failure("logic", "no")),
+        ev.SupervisionStarted("plan", 1, until=100.0, why="replan"),
+        ev.TasksAdded(1, (Task(again, "pay the bill at once", "bob", replaces=PAY),)),
+        ev.AttemptStarted(again, 1, "bob", until=100.0),
+    )
+    assert brief(state, Work("attempt", again, 1)).earlier == (paid,)

@@ -379,6 +379,8 @@ class _Judge:
                 top = rows.get(root_of(run), entries)
                 if any(isinstance(entry.event, ev.CancelRequested | ev.TimeRanOut) for entry in (*top, *entries)):
                     continue  # a cancel and a deadline wait for no call
+                if last_taken_up(entries) < last_taken_up(top):
+                    continue  # the process that was stopped had not come to this run yet
                 effects = OpenEffects()
                 for entry in entries:
                     effects.feed(entry.event)
@@ -625,6 +627,8 @@ class OpenEffects:
         begun = [place for place in self._steps if place[0] == task and place[2] == step and place[1] <= attempt]
         if begun:
             del self._steps[max(begun)]
+        if not any(place[0] == task for place in self._steps):
+            self.failed = {failed: None for failed in self.failed if failed[0] != task}
 
     def _answered(self, calls: Sequence[PendingCall], answer: ev.InputAnswered) -> None:
         said = {verdict.call: verdict.verdict for verdict in answer.also} | {calls[0].call: answer.verdict}
@@ -638,6 +642,11 @@ class OpenEffects:
             for task, attempt in self.failed
             if not any(task == asked and attempt <= number for asked, number in decided)
         }
+
+
+def last_taken_up(entries: Sequence[ev.Entry]) -> float:
+    """Return when a process last began to drive a run."""
+    return max(entry.at for entry in entries if isinstance(entry.event, ev.RunRequested | ev.RunResumed))
 
 
 def unaffected_tasks(entries: Sequence[ev.Entry], ended: ev.RunEnded) -> set[str]:

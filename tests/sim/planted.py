@@ -592,8 +592,8 @@ BUGS = (
     Bug(
         "nobody is told of the resume",
         "runtime/runner.py",
-        "more = also if lease.epoch == 1 else (ev.RunResumed(lease.epoch), *also)",
-        "more = also",
+        "return (resumed, *also)",
+        "return also",
     ),
     Bug("a zombie may write", "journal/memory.py", "stream.epoch != lease.epoch or ", ""),
     Bug(
@@ -743,8 +743,8 @@ MONEY = (
     Bug(
         "what a nested team used before a question is forgotten",
         "runtime/nested.py",
-        'WorkFailed(Failure("approval", text, question=question), nested.used)',
-        'WorkFailed(Failure("approval", text, question=question), NOTHING)',
+        'WorkFailed(Failure("approval", text, question=question, gaps=nested.waiting), nested.used)',
+        'WorkFailed(Failure("approval", text, question=question, gaps=nested.waiting), NOTHING)',
     ),
     Bug(
         "what a nested team used before a question is charged again after it",

@@ -289,7 +289,9 @@ def _fail(state: RunState, progress: Progress) -> None:
     """Settle a task as failed. Its effects are not repeated unasked by tasks of later rounds."""
     for call in progress.list_calls():
         state.acted[call_digest(call.tool, call.arguments)] = (progress.round, call)
-        state.acted_in_vain.setdefault(progress.round, []).append(call)
+    calls = (*state.acted_in_task.get(progress.task.id, ()), *progress.list_calls())
+    if calls:
+        state.acted_in_vain.setdefault(progress.round, []).extend(calls)
     _settle(state, progress, Status.FAILED)
 
 
@@ -439,7 +441,7 @@ def _work_stopped(state: RunState, _event: ev.WorkStopped) -> None:
 
 
 def _attempt_stopped(state: RunState, event: ev.AttemptStopped) -> None:
-    held = state.stopping.pop((event.task, event.attempt))
+    held = state.stopping.pop((event.task, event.attempt), NOTHING)  # a crash has charged what it held
     if event.used is None:
         state.ledger.lose(held, None)
     else:

@@ -611,14 +611,7 @@ class _StepContext:
         step = self._starting_step(key)
         if nested.kind == "team" or nested.queue:
             self.note(f"{step.progress.worker} does this in run {step.nested_run}")
-        inner = step.nested_run  # a stopped attempt may forget its steps
-        nested_runs = self._line.runner.nested
-        try:
-            run = await nested_runs.start(step, nested)
-        except asyncio.CancelledError:
-            if not step.is_owed:
-                self._line.tell(await nested_runs.describe_stopped(step, inner, nested.kind))
-            raise
+        run = await self._line.runner.nested.start(step, nested)
         if run.lost != NOTHING:
             self.note(f"calls of run {run.run} are lost; their cost is an estimate", fact=CallsLost(run.lost, run.run))
         return run

@@ -175,25 +175,49 @@ class NestedRuns:
             used=state.ledger.spent.beyond(paid),
             lost=await self._newly_lost(step.run, run, state.ledger.lost),
             had_all_time=step.progress.timer >= work_until(step.state),
-            waiting=() if state.ended is not None else _outer_gaps(step, run, nested.kind, call_gaps(state)),
+            waiting=() if state.ended is not None else _outer_gaps(step.progress, run, nested.kind, call_gaps(state)),
         )
 
-    async def describe_stopped(self, step: StartingStep, run: str, kind: ev.NestedKind) -> ev.AttemptStopped:
-        """Return what a nested run left whose attempt was stopped: calls refused or in doubt, as gaps, and its cost.
+    async def end_inside(self, run: str, state: RunState, task: TaskId, attempt: int) -> ev.AttemptStopped:
+        """End the runs inside an attempt that was stopped; return their refused calls and effects in doubt, and cost.
 
-        The cost of a run that has not ended is not known.
+        The cost of a run that does not end in time is not known.
         """
-        stopped = ev.AttemptStopped(step.task, step.attempt, used=NOTHING)
-        entries = await _read_if_known(self.journal, run)
-        if not entries:
-            return stopped
-        state = replay(entries)
-        stopped = structs.replace(stopped, gaps=_outer_gaps(step, run, kind, call_gaps(state)))
-        if state.ended is None:
-            return structs.replace(stopped, used=None)
-        paid = _paid_for(await self.journal.read(step.run), step.task, step.attempt, step.number)
-        lost = await self._newly_lost(step.run, run, state.ledger.lost)
-        return structs.replace(stopped, used=state.ledger.spent.beyond(paid), lost=None if lost == NOTHING else lost)
+        entries = await self.journal.read(run)
+        gaps: list[Gap] = []
+        used: Amount | None = NOTHING
+        lost = NOTHING
+        begun = [step for step in _steps_begun(entries, task, attempt) if step.kind in STARTS_RUN]
+        for name, step in {step.nested_run(run): step for step in begun}.items():
+            if not await _read_if_known(self.journal, name):
+                continue
+            await self._end(name)
+            inside = replay(await self.journal.read(name))
+            gaps += _outer_gaps(state.tasks[task], name, step.kind, call_gaps(inside))
+            lost += await self._newly_lost(run, name, inside.ledger.lost)
+            if inside.ended is None:
+                used = None
+            elif used is not None:
+                used += inside.ledger.spent.beyond(_paid_for(entries, task, attempt, step.step))
+        return ev.AttemptStopped(task, attempt, gaps=tuple(gaps), used=used, lost=None if lost == NOTHING else lost)
+
+    async def end_left(self, run: str, state: RunState) -> list[ev.AttemptStopped]:
+        """End the runs inside the attempts of a run that is over, whose process died before it could do that."""
+        under_way = [(work.task, work.number) for work in state.owing if work.kind == "attempt"]
+        stopped = [await self.end_inside(run, state, *attempt) for attempt in (*under_way, *state.stopping)]
+        return [structs.replace(report, used=None, lost=None) for report in stopped if report.gaps]
+
+    async def _end(self, run: str) -> None:
+        row = await self.journal.row(run)
+        if row.ended is not None or row.request is None:
+            return
+        dispatcher = self._runner.dispatcher
+        with suppress(ChargehandError, TimeoutError):  # it ends by its deadline
+            async with asyncio.timeout(_PATIENCE):
+                if dispatcher is not None and row.request.queue:
+                    await cancel_shared(self._runner, dispatcher, run, _NOT_OWED, quiet=True)
+                else:
+                    await self._runner.resume(run, _NOT_OWED, quiet=True)
 
     async def _newly_lost(self, outer: str, run: str, lost: Amount) -> Amount:
         """Return the part of what calls of a nested run lost that the run around it does not know of yet."""
@@ -296,15 +320,16 @@ class NestedRuns:
         )
 
 
-def _outer_gaps(step: StartingStep, run: str, kind: ev.NestedKind, found: Sequence[Gap]) -> tuple[Gap, ...]:
+def _outer_gaps(progress: Progress, run: str, kind: str, found: Sequence[Gap]) -> tuple[Gap, ...]:
     """Return gaps of a nested run as gaps of the task whose attempt started it."""
+    task = progress.task.id
     if kind == "worker":
-        return tuple(structs.replace(gap, task=step.task) for gap in found)
+        return tuple(structs.replace(gap, task=task) for gap in found)
     return tuple(
         structs.replace(
             gap,
-            task=step.task,
-            worker=" > ".join(filter(None, (step.progress.worker, gap.worker))),
+            task=task,
+            worker=" > ".join(filter(None, (progress.worker, gap.worker))),
             run=gap.run or run,
             inner=gap.inner or gap.task,
         )

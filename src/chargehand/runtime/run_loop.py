@@ -75,6 +75,7 @@ class RunLoop:
         "_alarm",
         "_awaiting",
         "_clock",
+        "_endings",
         "_held_back",
         "_inbox",
         "_journal",
@@ -149,6 +150,7 @@ class RunLoop:
         self._writing: Sequence[ev.Entry] = ()  # entries that are being written
         self._waiting: list[asyncio.Future[None]] = []
         self._running: dict[Work, asyncio.Task[None]] = {}
+        self._endings: list[asyncio.Task[None]] = []
         self._wakeup: asyncio.Future[None] | None = None
         self._over = False
         self.draining = False
@@ -504,9 +506,21 @@ class RunLoop:
             if work in state.owing:
                 if work not in running and not self.draining:
                     running[work] = jobs.create_task(perform(self, work, brief(state, work)))
-            elif (job := running.pop(work, None)) is not None:
+                continue
+            if (job := running.pop(work, None)) is not None:
                 job.cancel()
+            if state.stopping and work.kind == "attempt" and (work.task, work.number) in state.stopping:
+                self._endings.append(jobs.create_task(self._end_inside(work, job)))
         state.touched.clear()
+
+    async def _end_inside(self, work: Work, job: asyncio.Task[None] | None) -> None:
+        """End the runs inside an attempt that was stopped, and report what they left."""
+        if job is not None:
+            await asyncio.wait({job})
+        try:
+            self.tell(await self.runner.nested.end_inside(self.run, self.state, work.task, work.number))
+        except ChargehandError as error:
+            logger.warning("run %s: what runs inside %s did is not known: %s", self.run, work.task, error)
 
     def _next_wakeup(self, decided: float) -> asyncio.Future[None]:
         """Done when something is reported, or when `decide` may return something that it did not when last called."""
@@ -537,7 +551,7 @@ class RunLoop:
         self._over = True
         if self._alarm is not None:
             self._alarm[1].cancel()
-        for job in self._running.values():
+        for job in (*self._running.values(), *self._endings):
             job.cancel()
         _refuse((*self._waiting, *(future for _, future in self._inbox if future is not None)), self.run)
 
