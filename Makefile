@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test suite thorough check lint types lint-deploy fix bench bench-memory bench-cluster bench-routing soak-memory soak-nested soak-effects soak-breakers people load soak local-quality letta-matrix peers frameworks web screens openapi reference sim scale planted cluster-test monkey kill9 zombie cov lock clean
+.PHONY: help run test suite thorough check lint types types-changed lint-deploy fix bench bench-memory bench-cluster bench-routing soak-memory soak-nested soak-effects soak-breakers people load soak local-quality letta-matrix peers frameworks web screens openapi reference sim scale planted cluster-test monkey kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -25,8 +25,8 @@ help: ## List the targets
 run: $(VENV)/run.stamp ## Run a real request on the bundled team: no key, no network
 	$(BIN)/chargehand run --example || [ $$? = 3 ]  # 3: an answer with a gap, which this request has on purpose
 
-test: lint ## check and the tests, side by side; e.g. make test ARGS=tests/engine
-	@$(MAKE) --no-print-directory --jobs 2 types suite
+test: lint ## Lint, types of src and of what changed, and the tests; e.g. make test ARGS=tests/engine
+	@$(MAKE) --no-print-directory --jobs 2 types-changed suite
 
 suite: $(VENV)/dev.stamp
 	$(BIN)/pytest -n 3 --dist worksteal --durations 15 --durations-min 5 $(ARGS)
@@ -44,6 +44,9 @@ lint: $(VENV)/dev.stamp
 
 types: $(VENV)/dev.stamp
 	$(BIN)/basedpyright --threads 2
+
+types-changed: $(VENV)/dev.stamp
+	$(BIN)/basedpyright --threads 2 $$($(BIN)/python -m tests.support.typed_files $(ARGS))
 
 lint-deploy: $(VENV)/deploy.stamp ## Check the manifests, the compose file and the Dockerfile in deploy/ by their schemas
 	$(VENV)/deploy/bin/kubernetes-validate --strict --kubernetes-version 1.34 --quiet deploy/kubernetes/*.yaml
