@@ -108,7 +108,7 @@ def test_what_does_not_say_whether_an_effect_happened_is_refused(words: bool | s
 
 @pytest.mark.parametrize("words", ["done", "done:", "done:  "])
 def test_done_without_a_result_is_refused_with_how_to_say_it(words: str) -> None:
-    with pytest.raises(Invalid, match='say it as in "done: receipt 7", or "done: null" if it returned nothing'):
+    with pytest.raises(Invalid, match='as in "done: receipt 7", or "done: null" if it returned nothing'):
         read_verdict("effect", 1, words)
 
 

@@ -86,13 +86,14 @@ def test_verdicts_that_do_not_fit_are_refused_and_the_question_stays_open(home: 
     assert payees(home, run) == []
 
 
-def test_an_effect_in_doubt_is_done_with_plain_data_as_its_result(home: Garden) -> None:
+@pytest.mark.parametrize("result", [{"receipt": 7}, None])
+def test_an_effect_in_doubt_is_done_with_plain_data_as_its_result(home: Garden, result: object) -> None:
     run = asking(home, "doubt")
     assert answer(home, run, {"number": 1, "verdict": "done"}).status_code == 422, "what did it return?"
-    assert answer(home, run, {"number": 1, "verdict": "done", "result": {"receipt": 7}}).status_code == 200
+    assert answer(home, run, {"number": 1, "verdict": "done", "result": result}).status_code == 200
     home.wait(run, "complete")
     (answered,) = events(home, run, "input.answered")
-    assert answered["result"] == {"receipt": 7}
+    assert answered.get("result") == result
     assert answered["by"] == "operator"
 
 

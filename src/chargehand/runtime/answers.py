@@ -1,5 +1,6 @@
 """Read answers to what a run asks a person, in the words of a program, of the command line or of a client."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeAlias
 
@@ -20,7 +21,8 @@ WORDS = {
     "effect": '"done: RESULT" (it happened and returned RESULT), "again" (it did not happen) or "fail"',
 }
 """What may be said of a call, by the kind of the question."""
-NO_CONDITION = 'a yes takes no condition; say "reject: why", or the bare word "approve"'
+_VERDICT = re.compile(r"(\w+)([\s.,:;!]*)(.*)", re.DOTALL)
+_NO_CONDITION = 'a yes takes no condition; say "reject: why", or the bare word "approve"'
 """Why words after `approve` are refused: the call would be made as it is, whatever they say."""
 
 
@@ -129,20 +131,20 @@ def read_verdict(
 ) -> ev.CallVerdict:
     """Return what is said of a call; Invalid for anything else, so that nothing passes for an approval by accident."""
     written = ("approve" if words else "reject") if isinstance(words, bool) else words
-    word, _, rest = written.partition(":") if isinstance(written, str) else ("", "", "")
-    word, rest = word.strip().lower(), rest.strip()
+    match = _VERDICT.fullmatch(written.strip()) if isinstance(written, str) else None
+    word, mark, rest = (match[1].lower(), match[2], match[3]) if match else ("", "", "")
     if what == "effect":
-        if word == "done" and not rest:
+        if word == "done" and not (rest and ":" in mark):
             raise Invalid(
-                f'{owner} does not say what call {call} returned; say it as in "done: receipt 7", or "done: null" if '
-                "it returned nothing"
+                f'{owner} is {words!r} and does not say what call {call} returned; say "done: RESULT" with what it '
+                'returned, as in "done: receipt 7", or "done: null" if it returned nothing'
             )
         if word == "done":
             return ev.CallVerdict(call, "done", reason, _json_or_text(rest))
         if word in ("again", "fail"):
             return ev.CallVerdict(call, word, reason or rest)
     elif word == "approve" and rest:
-        raise Invalid(f"{owner} is {words!r}; {NO_CONDITION}")
+        raise Invalid(f"{owner} is {words!r}; {_NO_CONDITION}")
     elif word in ("approve", "reject"):
         return ev.CallVerdict(call, word, reason or rest)
     raise Invalid(f"{owner} is {words!r}; say {WORDS[what]}")

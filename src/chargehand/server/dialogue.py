@@ -9,7 +9,8 @@ import msgspec
 from chargehand.agents.run_document import RunDocument, RunQuestion, describe_tasks
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Task
-from chargehand.runtime.answers import NO_CONDITION
+from chargehand.errors import Invalid
+from chargehand.runtime.answers import read_verdict
 from chargehand.server.api.shapes import AnswerBody
 from chargehand.server.wire import Problem, misfit
 
@@ -17,7 +18,6 @@ _LONGEST_LINE = 160
 _LISTED = 30
 _MOST_SHOWN = 10_000
 _CALL = re.compile(r"[1-9][0-9]{0,8}")
-_VERDICT = re.compile(r"(\w*)[\s.,:;!]*(.*)", re.DOTALL)
 _DUTIES = {"plan": "planning", "answer": "writing the answer"}
 _LINES: dict[type[ev.Event], str] = {
     ev.SupervisionFailed: "{0.duty} failed: {0.failure.message}",
@@ -156,8 +156,10 @@ def _read_fields(question: RunQuestion, sent: object) -> dict[str, object]:
     first = question.calls[0].call if question.calls else 1
     if first not in verdicts:
         raise _no_answer(f"call {first} is asked about first; answer that one too")
-    also = [{"call": call, **_read_verdict(question, verdict)} for call, verdict in verdicts.items() if call != first]
-    return {**fields, **_read_verdict(question, verdicts[first]), "also": also}
+    also = [
+        {"call": call, **_read_verdict(question, verdict, call)} for call, verdict in verdicts.items() if call != first
+    ]
+    return {**fields, **_read_verdict(question, verdicts[first], first), "also": also}
 
 
 def _read_plain(question: RunQuestion, answer: object) -> dict[str, object]:
@@ -191,17 +193,18 @@ def _read_words(question: RunQuestion, sent: str) -> dict[str, object]:
     return _read_verdict(question, words)
 
 
-def _read_verdict(question: RunQuestion, sent: object) -> dict[str, object]:
+def _read_verdict(question: RunQuestion, sent: object, call: int = 1) -> dict[str, object]:
     """Return the fields of the verdict on one call: `approve`, `reject: why`, `done: RESULT`, `again`, `fail`."""
     if isinstance(sent, dict):
         return cast("dict[str, object]", sent)
-    verdict, text = _VERDICT.fullmatch(str(sent).strip()).groups()  # pyright: ignore[reportOptionalMemberAccess] - it fits any text
-    word = verdict.casefold()
-    if word not in question.verdicts:
-        raise _no_answer(f"begin the answer with one of: {', '.join(question.verdicts)}")
-    if word == "approve" and text:
-        raise _no_answer(NO_CONDITION)
-    return {"verdict": word, "result": _as_json(text)} if word == "done" else {"verdict": word, "feedback": text}
+    if question.what == "question":
+        raise _no_answer("a question in words takes one answer")
+    try:
+        verdict = read_verdict(question.what, call, sent if isinstance(sent, bool | str) else None)
+    except Invalid as error:
+        raise _no_answer(str(error)) from error
+    fields: dict[str, object] = {"verdict": verdict.verdict, "feedback": verdict.feedback}
+    return {**fields, "result": verdict.result} if verdict.verdict == "done" else fields
 
 
 def _as_json(text: str) -> object:

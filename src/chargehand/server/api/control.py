@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeAlias, cast
 
-from msgspec import structs
+from msgspec import UNSET, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -25,6 +25,7 @@ from chargehand.server.api.operations import operation
 from chargehand.server.api.runs import RunSummaries, begin_once, begin_run, begins_run, bounds_of, run_info
 from chargehand.server.api.shapes import (
     AnswerBody,
+    CallVerdictBody,
     DeletedRuns,
     FeedbackBody,
     FeedbackResult,
@@ -132,8 +133,10 @@ async def answer_question(
             verdict=body.verdict,
             feedback=body.feedback,
             plan=body.plan,
-            result=body.result,
-            also=tuple(ev.CallVerdict(other.call, other.verdict, other.feedback, other.result) for other in body.also),
+            result=_result_of(body),
+            also=tuple(
+                ev.CallVerdict(other.call, other.verdict, other.feedback, _result_of(other)) for other in body.also
+            ),
             by=by,
         )
 
@@ -185,11 +188,15 @@ def _check_plan(sent: VerdictBody | AnswerBody) -> None:
         raise Problem(422, "invalid", "a plan comes with the verdict `edit`, and with no other")
 
 
+def _result_of(verdict: AnswerBody | CallVerdictBody) -> object:
+    return None if verdict.result is UNSET else verdict.result
+
+
 def _check_results(sent: AnswerBody) -> None:
     """Refuse a call that is said to be done without its result: the worker goes on from it."""
     for place, verdict in (("result", sent), *((f"also[{n}].result", other) for n, other in enumerate(sent.also))):
-        if verdict.verdict == "done" and verdict.result is None:
-            detail = 'say what the call returned in `result`; a text such as "nothing" if it returned nothing'
+        if verdict.verdict == "done" and verdict.result is UNSET:
+            detail = "say what the call returned in `result`; null if it returned nothing"
             raise Problem(422, "invalid", detail, faults=[Fault(place, detail)])
 
 
@@ -198,12 +205,12 @@ def _check_shape(pending: ev.InputRequested, sent: AnswerBody) -> None:
     if sent.verdict != "answer" or pending.number != sent.number or pending.question is None:
         return
     options = pending.question.options
-    if options and not pending.question.free_text and sent.result not in options:
+    if options and not pending.question.free_text and _result_of(sent) not in options:
         detail = f"the answer must be one of {listed([repr(option) for option in options])}"
         raise Problem(422, "invalid", detail, faults=[Fault("result", detail)])
     schema = pending.question.schema
     if isinstance(schema, dict):
-        misfits = [Fault("result", problem) for problem in problems(sent.result, cast("dict[str, Any]", schema))]
+        misfits = [Fault("result", problem) for problem in problems(_result_of(sent), cast("dict[str, Any]", schema))]
         if misfits:
             detail = f"the answer is not of the form that is asked for: {misfits[0].message}"
             raise Problem(422, "invalid", detail, faults=misfits)

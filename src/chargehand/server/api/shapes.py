@@ -122,7 +122,7 @@ class CallVerdictBody(RequestBody, frozen=True):
     call: QuestionNumber
     verdict: Literal["approve", "reject", "done", "again", "fail"]
     feedback: Words = ""
-    result: object = None
+    result: object = UNSET
 
 
 class AnswerBody(RequestBody, frozen=True):
@@ -136,7 +136,7 @@ class AnswerBody(RequestBody, frozen=True):
     verdict: Literal["approve", "edit", "reject", "done", "again", "fail", "answer"]
     feedback: Words = ""
     plan: Plan | None = None
-    result: object = None
+    result: object = UNSET
     also: Annotated[tuple[CallVerdictBody, ...], Meta(max_length=500)] = ()
 
 
