@@ -454,7 +454,7 @@ async def test_a_draft_of_a_planner_that_hangs_is_given_up() -> None:
 
     with pytest.raises(PlanInvalid, match="the time allowed to plan was over"):
         async with asyncio.timeout(10):
-            await team(ScriptedModel(hangs), policy=Policy(supervision=0.05)).plan("Count")
+            await team(ScriptedModel(hangs), policy=Policy(retry=Retry(base=0.001), supervision=0.05)).plan("Count")
 
 
 async def test_a_streamed_draft_forgets_what_a_broken_reply_began() -> None:
