@@ -43,7 +43,7 @@ def test_a_run_resumed_after_any_entry_ends_as_it_would_have(block: int) -> None
         assert resume_everywhere(plot, play(plot, deep=True), CUTS) > 0
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(700)  # a hunt itself gives up after 600
 @pytest.mark.parametrize("bug", HUNTED, ids=lambda bug: bug.name)
 def test_planted_bugs_are_found(bug: Bug) -> None:
     """Some of them here, so that a blunted oracle shows at once; `make planted` hunts all of them."""
