@@ -69,14 +69,14 @@ def questions() -> list[Question]:
     return msgspec.json.decode((LABELLED / "questions.json").read_bytes(), type=list[Question])
 
 
-async def measured(catalog: Catalog, embedding: Embedding) -> list[Figures]:
-    """Every question in every way, in an archive of the catalog that is made for it."""
+async def measured(catalog: Catalog, embedding: Embedding, halves: Sequence[Half] = ("tune", "test")) -> list[Figures]:
+    """Ask the questions of these halves in every way, in an archive of the catalog that is made for it."""
     archive = (await catalog.add(Archive("labelled"))).id
     texts = passages()
     vectors = await embedding.embed([one.text for one in texts])
     kept = [Passage(one.text, metadata={"label": one.id}) for one in texts]
     await catalog.insert(archive, kept, vectors, handle=embedding.handle)
-    asked = questions()
+    asked = [question for question in questions() if question.half in halves]
     wanted = await embedding.embed([question.ask for question in asked])
     ranks: dict[tuple[Kind, Half, Strategy], list[int]] = {}
     for question, vector in zip(asked, wanted, strict=True):

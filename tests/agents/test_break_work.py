@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
@@ -31,6 +31,7 @@ from chargehand.tools.rules import ConstrainChildTools, ExitLoop, RunFirst
 from chargehand.tools.tool import ToolFailed, tool
 from tests.agents.crowd import call, calls, model, plan, team
 from tests.envelopes import unwrap
+from tests.support.hunts import hunt_size
 
 ONCE = Policy(retry=Retry(attempts=1), refine=False)
 DONE: list[str] = []
@@ -156,6 +157,7 @@ async def test_a_result_at_its_cap_is_whole_and_one_above_can_be_read_to_the_end
     assert ("read_more" in found[1]) is (len(body.encode()) > 100)
 
 
+@settings(max_examples=hunt_size(quick=40, thorough=500))
 @given(st.text(min_size=1, max_size=300), st.integers(1, 200))
 def test_where_reading_on_begins_nothing_is_left_out(text: str, cap: int) -> None:
     text = text.encode(errors="replace").decode()

@@ -115,10 +115,10 @@ async def test_the_time_a_person_takes_is_not_the_runs() -> None:
         """Send a letter."""
         return "sent"
 
-    executor = team(model(work=sends_until_sent), Worker("ann", tools=[send]), timeout=2.0)
+    executor = team(model(work=sends_until_sent), Worker("ann", tools=[send]), timeout=0.5)
     asked = await executor.run("Count", run="r")
     assert asked.question is not None
-    await asyncio.sleep(2.1)
+    await asyncio.sleep(0.51)
     found = await executor.resume("r", ev.InputAnswered(asked.question.number, "approve"))
     assert (found.ending, found.results) == ("complete", {"t1": {"text": "It is sent."}})
 

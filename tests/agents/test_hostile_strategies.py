@@ -24,6 +24,7 @@ from chargehand.team import Team
 from tests.agents.test_splitting import notes
 from tests.runtime.test_nesting import kept_within
 from tests.sim.loop import VirtualLoop
+from tests.support.hunts import hunt_size
 
 STRATEGIES: tuple[Strategy, ...] = (
     Whole(),
@@ -132,7 +133,7 @@ async def played(strategy: Strategy, seed: int, loop: VirtualLoop) -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: type(strategy).__name__)
 def test_whatever_models_answer_a_run_ends_within_its_bounds(strategy: Strategy) -> None:
-    for seed in range(40):
+    for seed in range(hunt_size(quick=8, thorough=40)):
         loop = VirtualLoop(1_000_000.0)
         loop.run_until_complete(played(strategy, seed, loop))
         loop.close()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chargehand.agents.answer import with_gaps
@@ -27,6 +27,7 @@ from chargehand.models.request_facts import Planning, Refining
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.tools.tool import tool
 from tests.agents.crowd import FREE, call, calls, model, of_kind, plan, team
+from tests.support.hunts import hunt_size
 
 APPLES = ("Count the apples in the cellar.", "ann", ())
 PEARS = ("Count the pears in the attic.", "bob", ())
@@ -357,6 +358,7 @@ def test_no_text_breaks_the_reader(text: str) -> None:
         read(text)
 
 
+@settings(max_examples=hunt_size(quick=40, thorough=500))
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

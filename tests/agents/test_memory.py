@@ -343,7 +343,7 @@ async def test_a_memory_that_cannot_be_read_fails_the_task_in_words_and_not_the_
         Worker("ann", tools=[shut], blocks={"notes": "read"}),
         Worker("bob", blocks={"notes": "none"}),
         memory=Memory(catalog, [NOTES]),
-        policy=Policy(retry=Retry(attempts=1), refine=False),
+        policy=Policy(retry=Retry(attempts=1, base=0.001), refine=False),
     )
     found = await executor.run("Count")
     assert found.ending in ("failed", "partial")

@@ -27,6 +27,7 @@ from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, of_kind, team
+from tests.support.hunts import hunt_size
 
 NOTES = Block("notes", "begun", share="write")
 FINDINGS = Archive("findings", embedding="words")
@@ -267,7 +268,7 @@ async def test_a_crash_anywhere_doubles_nothing_and_loses_nothing(which: str, tm
         finished([one for run, one, _ in whole.order if run == name]) for name in {r for r, _, _ in whole.order}
     )
     tried = 0
-    for at in range(1, len(whole.order)):
+    for at in range(1, len(whole.order), hunt_size(quick=3, thorough=1)):
         if whole.order[at - 1][2] == whole.order[at][2]:
             continue  # what is written together is lost together
         journal = await whole.cut(at)
@@ -284,7 +285,7 @@ async def test_a_crash_anywhere_doubles_nothing_and_loses_nothing(which: str, tm
         paid = sum(finished([one for r, one, _ in whole.order[:at] if r == run]) for run in runs)
         assert sum(map(_of_a_worker, said.requests)) == total - paid, at
         tried += 1
-    assert tried > 10
+    assert tried > hunt_size(quick=2, thorough=10)
 
 
 def _of_a_worker(request: Request) -> bool:

@@ -17,6 +17,7 @@ from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.team import Team
 from tests.agents.crowd import call, calls, model, of_kind, team
+from tests.support.hunts import hunt_size
 
 NOTES = Block("notes", "begun", share="write")
 GUIDE = Block("guidelines", "Be brief.", trusted=True)
@@ -135,7 +136,7 @@ async def test_a_crash_after_any_entry_doubles_nothing_and_loses_nothing(tmp_pat
     whole = Whole(tmp_path)
     await whole.run()
     assert finished(whole.entries, "summary") == 1
-    for at in range(1, len(whole.entries)):
+    for at in range(1, len(whole.entries), hunt_size(quick=3, thorough=1)):
         place = copied(whole.memory_at(at), tmp_path / f"resumed-{at}.db")
         _, block = await resumed(whole, at, place, changed=True)
         lines = block.value.split("\n")

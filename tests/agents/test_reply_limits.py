@@ -29,7 +29,7 @@ from tests.agents.judges import Desk
 from tests.runtime.test_nesting import kept_within
 
 DEAR = ModelCard("dear", micros_in=2.0, micros_out=10.0)
-ONCE = Policy(retry=Retry(attempts=1), refine=False)
+ONCE = Policy(retry=Retry(attempts=1, base=0.001), refine=False)
 ALONE = Plan((Task(TaskId("t1"), "Count the apples.", "ann"),), "forward")
 
 
@@ -314,7 +314,8 @@ async def test_a_host_that_cannot_be_reached_costs_nothing() -> None:
     for plan_given in (ALONE, None):
         finder = Finder(lambda _: None)  # one each: a breaker that has opened would be waited for
         try:
-            gone = finder.find(f"openai+http://127.0.0.1:{port}/v1#m", price=flat(2.0, 10.0))
+            url = f"openai+http://127.0.0.1:{port}/v1#m"
+            gone = finder.find(url, price=flat(2.0, 10.0), retry=Retry(base=0.001))
             await finder.prepare()
             budget = Budget(usd=0.5, tokens=50_000)
             found = await team(gone, plan=plan_given, budget=budget, policy=ONCE).run("Count")  # pyright: ignore[reportArgumentType]

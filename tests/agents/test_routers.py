@@ -200,6 +200,7 @@ async def test_where_there_are_only_descriptions_words_decide_what_meaning_leave
     assert (await by_meaning("roses, please", phrases, Bag())).scores[0][1] == pytest.approx(0.5, abs=0.01)
 
 
+@pytest.mark.slow("160 requests go through the real model")
 async def test_one_sentence_each_routes_two_of_three_requests_that_nothing_was_tuned_on() -> None:
     teams = msgspec.json.decode((Path(__file__).parents[2] / "bench" / "data" / "routing_teams.json").read_bytes())
     embedding = LocalEmbedding(pull("minilm", MODELS).parent)

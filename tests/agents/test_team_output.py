@@ -24,6 +24,7 @@ from chargehand import (
 )
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Combine, TaskId
+from chargehand.engine.policy import Policy, Retry
 from chargehand.engine.value import decode_value
 from chargehand.runtime.runner import Outcome
 
@@ -125,7 +126,7 @@ async def test_a_function_that_answers_must_keep_to_the_type() -> None:
         return {"fruit": goal}
 
     supervisor = Supervisor(model=answering(), plan=planned(), combine=combine, output=Count)
-    team = Team([Worker("ann", "counts")], supervisor=supervisor)
+    team = Team([Worker("ann", "counts")], supervisor=supervisor, policy=Policy(retry=Retry(base=0.001)))
     result = await team.run("How many apples?")
     assert result.output is None
     assert "schema of the answer" in str(result.answer)

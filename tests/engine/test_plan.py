@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chargehand.engine.plan import (
@@ -24,6 +24,7 @@ from chargehand.engine.plan import (
 )
 from chargehand.engine.roster import Match
 from chargehand.errors import PlanInvalid
+from tests.support.hunts import hunt_size
 
 
 def task(name: str, *after: str | Edge, for_each: str = "") -> Task:
@@ -130,6 +131,7 @@ KEYS = st.sampled_from(["tasks", "id", "instruction", "after"])
 JSON = st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner))
 
 
+@settings(max_examples=hunt_size(quick=40, thorough=500))
 @given(JSON.map(json.dumps) | st.binary())
 def test_anything_at_all_is_a_plan_or_refused_in_words(source: str | bytes) -> None:
     try:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw, Struct
 
 from chargehand.engine.value import DEPTH, decode_value, encode_value
 from chargehand.errors import NotJson
+from tests.support.hunts import hunt_size
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
@@ -54,6 +55,7 @@ def nested(levels: int, *, table: bool = False) -> object:
     return value
 
 
+@settings(max_examples=hunt_size(quick=50, thorough=500))
 @given(VALUES)
 def test_what_json_can_carry_comes_back(value: object) -> None:
     assert decode_value(encode_value(value)) == value

@@ -28,7 +28,7 @@ import time
 
 def stock(product: str) -> int:
     \"\"\"How many of a product are in stock: tongs, anvils or clamps.\"\"\"
-    time.sleep({"tongs": 0, "clamps": 1}.get(product, 30))
+    time.sleep({"tongs": 0, "clamps": 0.4}.get(product, 30))
     return 31
 """
 TEAM = """
@@ -143,7 +143,7 @@ def test_a_stop_keeps_what_was_tried(tmp_path: Path, sign: signal.Signals, code:
         )
     until = time.monotonic() + 20
     while "failed" not in (tmp_path / "err").read_text() and time.monotonic() < until:
-        time.sleep(0.05)  # the one that passes was done a second before
+        time.sleep(0.05)  # the one that passes was done before that
     process.send_signal(sign)
     assert process.wait(30) == code
     report = json.loads((tmp_path / "r.json").read_text())

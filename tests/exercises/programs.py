@@ -1,13 +1,11 @@
 """The programs of the exercises, run as their page says: by Python, in an empty folder, without a key."""
 
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from tests.cli.commands import EXAMPLES, ROOT, environment
+from tests.cli.commands import EXAMPLES, ROOT, python
 
 EXERCISES = EXAMPLES / "exercises"
 PAGE = ROOT / "docs" / "exercises.md"
@@ -17,10 +15,8 @@ PAGE = ROOT / "docs" / "exercises.md"
 def printed(name: str, at: int = 0) -> str:
     """What a program prints the first time, or another time; it must end well, and warn of nothing."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, "-W", "error", str(EXERCISES / f"{name}.py")]
-        done = subprocess.run(
-            words, cwd=folder, env=environment(), capture_output=True, text=True, check=False, timeout=50
-        )
+        program = str(EXERCISES / f"{name}.py")
+        done = python(Path(folder), f"import runpy; runpy.run_path({program!r}, run_name='__main__')")
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         assert list(Path(folder).iterdir()) == [], "it leaves nothing behind"
     return done.stdout

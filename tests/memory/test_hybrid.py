@@ -10,6 +10,7 @@ from bench.hybrid import Figures, Half, Kind, Strategy, measured, passages, ques
 from chargehand.memory.session import open_catalog
 from chargehand.models.embeddings import LocalEmbedding
 from chargehand.models.local import pull
+from tests.support.hunts import hunt_size
 
 MODELS = Path(os.environ.get("CHARGEHAND_MODELS") or Path(__file__).parents[2] / ".venv" / "models")
 
@@ -30,11 +31,16 @@ def test_every_question_has_one_answer_in_the_set() -> None:
     }
 
 
+HALVES: tuple[Half, ...] = hunt_size(quick=("test",), thorough=("tune", "test"))
+
+
+@pytest.mark.slow("300 passages and 142 questions go through the real model")
 async def test_both_ways_together_are_no_worse_on_paraphrases_and_better_on_names() -> None:
     embedding = LocalEmbedding(pull("minilm", MODELS).parent)
     catalog = await open_catalog()
     try:
-        found = {(one.kind, one.half, one.strategy): one for one in await measured(catalog, embedding)}
+        figures = await measured(catalog, embedding, HALVES)
+        found = {(one.kind, one.half, one.strategy): one for one in figures}
     finally:
         await catalog.close()
         await embedding.close()
@@ -55,5 +61,5 @@ async def test_both_ways_together_are_no_worse_on_paraphrases_and_better_on_name
     assert both.first > max(meaning.first + 0.2, words.first)
     assert both.ten >= 0.98
     assert at("distracted", "both").first >= at("distracted", "words").first
-    # nothing was learnt that holds on the half it was learnt from alone
-    assert both.mrr == pytest.approx(at("identifier", "both", "tune").mrr, abs=0.05)
+    if "tune" in HALVES:  # nothing was learnt that holds on the half it was learnt from alone
+        assert both.mrr == pytest.approx(at("identifier", "both", "tune").mrr, abs=0.05)

@@ -9,19 +9,21 @@ from pathlib import Path
 import pytest
 
 from tests.memory.kill9_insert import insert, inspected, many, many_in
+from tests.support.hunts import hunt_size
 
 
 def test_what_was_acknowledged_survives_and_nothing_is_there_in_part() -> None:
-    found = many(5, seed=20_260_101)
-    assert found.problems == []
-    assert found.kills == 5
-    assert found.told > 5, "of five lives two say three times that a batch is kept"
+    lives = hunt_size(quick=2, thorough=5)
+    tally = many(lives, seed=20_260_101)
+    assert tally.problems == []
+    assert tally.kills == lives
+    assert tally.told >= 3 * (lives // 2), "every other life says three times that a batch is kept"
 
 
 def test_the_same_is_so_in_postgres(postgres_tenant: str) -> None:
-    found = many_in(postgres_tenant, 3, seed=20_260_101)
-    assert found.problems == []
-    assert found.told >= 3
+    tally = many_in(postgres_tenant, hunt_size(quick=2, thorough=3), seed=20_260_101)
+    assert tally.problems == []
+    assert tally.told >= 3
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,14 @@ from chargehand.memory.blocks import PERSON, Block, Edit, Origin
 from chargehand.memory.edits import Append, Insert, Rethink
 from chargehand.memory.sqlite_catalog import SqliteCatalog
 from tests.memory.list_append import OPERATIONS, WRITERS, Verdict, check, check_processes, judged, play, prepare
+from tests.support.hunts import hunt_size
+
+SIZE = hunt_size(quick=100, thorough=OPERATIONS)
+SHORT = hunt_size(quick=40, thorough=OPERATIONS)
+"""Operations of each writer where processes share a store."""
 
 
-def all_is_there(verdict: Verdict, operations: int = OPERATIONS) -> bool:
+def all_is_there(verdict: Verdict, operations: int = SIZE) -> bool:
     assert verdict.operations == WRITERS * operations
     assert verdict.tally.conflicts > 0, "they never met"
     assert verdict.tally.whole > 0
@@ -20,26 +25,27 @@ def all_is_there(verdict: Verdict, operations: int = OPERATIONS) -> bool:
     return verdict.clean
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(hunt_size(quick=1, thorough=4)))
 async def test_nothing_is_lost_in_memory(seed: int) -> None:
-    verdict = await check(seed=seed)
+    verdict = await check(seed=seed, operations=SIZE)
     assert all_is_there(verdict), verdict.row()
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(hunt_size(quick=1, thorough=2)))
 async def test_nothing_is_lost_in_a_file(tmp_path: Path, seed: int) -> None:
-    verdict = await check(f"sqlite:///{tmp_path}/memory.db", seed)
+    verdict = await check(f"sqlite:///{tmp_path}/memory.db", seed, operations=SIZE)
     assert all_is_there(verdict), verdict.row()
 
 
 async def test_nothing_is_lost_by_four_processes_on_one_file(tmp_path: Path) -> None:
-    verdict = await check_processes(f"sqlite:///{tmp_path}/memory.db", seed=1)
-    assert all_is_there(verdict), verdict.row()
+    verdict = await check_processes(f"sqlite:///{tmp_path}/memory.db", seed=1, operations=SHORT)
+    assert all_is_there(verdict, SHORT), verdict.row()
 
 
 async def test_nothing_is_lost_by_four_processes_on_one_postgres(postgres_tenant: str) -> None:
-    verdict = await check_processes(postgres_tenant, seed=1, operations=60)
-    assert all_is_there(verdict, operations=60), verdict.row()
+    size = hunt_size(quick=40, thorough=60)
+    verdict = await check_processes(postgres_tenant, seed=1, operations=size)
+    assert all_is_there(verdict, size), verdict.row()
 
 
 class Overwriting(SqliteCatalog):

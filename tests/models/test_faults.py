@@ -20,7 +20,7 @@ from chargehand.models.model import Model, ModelFailed
 from chargehand.models.openai import OpenAIChat
 from chargehand.models.testing.fault_server import MODES, FaultServer, serve
 
-TIMES = Timeouts(connect=1.0, first=1.0, whole=1.0, idle=1.0, total=1.5)
+TIMES = Timeouts(connect=1.0, first=0.3, whole=0.3, idle=0.3, total=0.5)
 PATIENT = Timeouts(connect=20.0, first=20.0, whole=20.0, idle=20.0, total=20.0)  # where nobody is too slow on purpose
 CAP = 1024 * 1024
 KEY = "sk-a-key-that-nobody-may-see"

@@ -44,6 +44,7 @@ TOOL = ToolSpec(
 )
 
 
+@pytest.mark.slow("a real language model writes, and reads 9,000 words")
 async def test_it_writes_real_words_and_holds_to_a_schema_in_process(weights: Path) -> None:
     model = LocalModel(NAME, folder=MODELS)
     heard: list[str] = []
@@ -97,6 +98,7 @@ async def over_the_wire(protocol: str, url: str, request: Request, key: str, hea
         await transport.close()
 
 
+@pytest.mark.slow("a real language model is started and asked ten times")
 async def test_both_adapters_speak_with_a_real_model_over_real_sockets(weights: Path) -> None:
     engine = await asyncio.to_thread(open_engine, weights)
     url = engine.url

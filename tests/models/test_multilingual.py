@@ -3,6 +3,7 @@
 import asyncio
 import re
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,15 @@ GERMAN = (
     WorkerCard("kasse", "Beantwortet Fragen zu Rechnungen, Gutscheinen und abgelehnten Karten."),
 )
 ENGLISH = (WorkerCard("shipping", "Tracks parcels and late deliveries."), WorkerCard("till", "Explains invoices."))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded_model() -> Iterator[None]:
+    """Keep the model loaded, which all that use it at a time share: it takes a second."""
+    embedding = MultilingualEmbedding()
+    asyncio.run(embedding.embed(["load"]))
+    yield
+    asyncio.run(embedding.close())
 
 
 def nothing(_name: str) -> str | None:

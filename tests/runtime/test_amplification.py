@@ -22,6 +22,7 @@ from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Runner
 from chargehand.team import Team
 from tests.sim.loop import VirtualLoop
+from tests.support.hunts import hunt_size
 
 ANN = Worker("ann", "carries things out")
 GOAL = "Carry out all of it."
@@ -58,6 +59,7 @@ def most(kind: str) -> float:
 
 
 MOST = {kind: most(kind) for kind in OUTAGES}
+KINDS = hunt_size(quick=["500", "429", "429, in 20 s", "empty"], thorough=list(OUTAGES))
 
 
 class Line200:
@@ -100,10 +102,13 @@ def tasks(count: int, worker: str = "ann") -> Plan:
     return Plan(tuple(Task(TaskId(f"t{n}"), f"carry out part number {n} of it", worker) for n in range(count)), "none")
 
 
-RUNS = [(1, True), (4, True), (4, False), (200, True), (200, False)]
+RUNS = hunt_size(
+    quick=[(1, True), (4, False), (200, True)],
+    thorough=[(1, True), (4, True), (4, False), (200, True), (200, False)],
+)
 
 
-@pytest.mark.parametrize("kind", OUTAGES)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("runs", "together"), RUNS)
 def test_in_an_outage_two_hundred_tasks_make_no_more_calls_than_they_would_on_a_good_day(
     kind: str, runs: int, together: bool
@@ -120,7 +125,7 @@ def test_in_an_outage_two_hundred_tasks_make_no_more_calls_than_they_would_on_a_
         assert stage.loop.time() - 1_000_000.0 <= 0.05 * 2 * TASKS, "nobody waits for what no waiting mends"
 
 
-@pytest.mark.parametrize("kind", OUTAGES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_hedging_adds_nothing_to_an_outage(kind: str) -> None:
     for hedge in (None, Hedge(after=0.01)):
         stage = Line200(OUTAGES[kind])
@@ -129,7 +134,7 @@ def test_hedging_adds_nothing_to_an_outage(kind: str) -> None:
         assert stage.share <= MOST[kind] + twice
 
 
-@pytest.mark.parametrize("kind", OUTAGES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_nor_do_teams_within_teams_add_to_it(kind: str) -> None:
     """Ten tasks, each of them done by a team with twenty tasks of its own."""
     stage = Line200(OUTAGES[kind])
@@ -145,8 +150,10 @@ def test_nor_do_teams_within_teams_add_to_it(kind: str) -> None:
     assert stage.share <= MOST[kind] + 0.05
 
 
-@pytest.mark.parametrize("kind", [kind for kind in OUTAGES if kind != "filtered"])  # which is a reply all the same
-@pytest.mark.parametrize(("runs", "together"), [(1, True), (200, True), (200, False)])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "filtered"])  # which is a reply all the same
+@pytest.mark.parametrize(
+    ("runs", "together"), hunt_size(quick=[(1, True), (200, False)], thorough=[(1, True), (200, True), (200, False)])
+)
 def test_with_another_model_everything_is_done_and_the_dead_one_hardly_asked(
     kind: str, runs: int, together: bool
 ) -> None:
@@ -208,8 +215,14 @@ LIMITED = {
 }
 
 
-@pytest.mark.parametrize("limit", LIMITED)
-@pytest.mark.parametrize("runs", [1, 4, 200])
+@pytest.mark.parametrize(
+    "limit",
+    hunt_size(
+        quick=["20 a second", "20 in each second, says 1 s", "60 in each minute"],
+        thorough=list(LIMITED),
+    ),
+)
+@pytest.mark.parametrize("runs", hunt_size(quick=[1, 200], thorough=[1, 4, 200]))
 def test_a_provider_with_a_rate_limit_is_not_shut_and_every_task_is_done(limit: str, runs: int) -> None:
     script, seconds = LIMITED[limit]
     stage = Line200(script)
@@ -238,14 +251,15 @@ def test_work_that_does_not_fit_its_shape_costs_what_the_policy_says_and_no_more
 
     A task costs three attempts with three replies each and two refinements: 11 calls, alone or among others.
     """
+    size = hunt_size(quick=40, thorough=TASKS)
     nonsense = "Well, as for that, I would not know."
     fussy = Worker("ann", "carries things out", output=int)
     alone = Line200(Reply(nonsense))
-    alone.play(Team([fussy], supervisor=Supervisor(model=alone.model, plan=tasks(1)), policy=WIDE), TASKS)
-    assert alone.share == 11.0
+    alone.play(Team([fussy], supervisor=Supervisor(model=alone.model, plan=tasks(1)), policy=WIDE), size)
+    assert len(alone.line.requests) == 11 * size
     crowd = Line200(Reply(nonsense))
-    crowd.play(Team([fussy], supervisor=Supervisor(model=crowd.model, plan=tasks(TASKS)), policy=WIDE), 1)
-    assert crowd.share == 11.0
+    crowd.play(Team([fussy], supervisor=Supervisor(model=crowd.model, plan=tasks(size)), policy=WIDE), 1)
+    assert len(crowd.line.requests) == 11 * size
 
 
 # --- over real sockets
@@ -257,14 +271,20 @@ async def load_client(server: FaultServer) -> None:
     await Team([ANN], supervisor=Supervisor(model=model, plan=tasks(1)), timeout=60.0, lookup=lambda _: None).run(GOAL)
 
 
-@pytest.mark.parametrize("mode", ["500", "garbage", "html", "null-content", "refused", "429", "429-day"])
+@pytest.mark.parametrize(
+    "mode",
+    hunt_size(
+        quick=["500", "null-content", "429"],
+        thorough=["500", "garbage", "html", "null-content", "refused", "429", "429-day"],
+    ),
+)
 async def test_the_same_over_real_sockets(mode: str) -> None:
     async with FaultServer() as server:
         await load_client(server)
         team = Team(
             [ANN],
             supervisor=Supervisor(model=f"openai+{server.url(mode)}#any", plan=tasks(TASKS)),
-            timeout=1.6,
+            timeout=0.8,
             policy=WIDE,
             lookup=lambda _: None,
         )
@@ -280,7 +300,7 @@ async def test_the_same_over_real_sockets_for_two_hundred_runs_at_once(mode: str
         team = Team(
             [ANN],
             supervisor=Supervisor(model=f"openai+{server.url(mode)}#any", plan=tasks(1)),
-            timeout=1.6,
+            timeout=0.8,
             policy=WIDE,
             lookup=lambda _: None,
         )

@@ -29,6 +29,7 @@ from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.cli.commands import python
 from tests.runtime.desk import NOTES, PLAN, covered, desk, everything, librarian, noted, price
+from tests.support.hunts import hunt_size
 
 ROOT = Path(__file__).parents[2]
 ASK = "What is the price of a room in Ghent?"
@@ -326,10 +327,11 @@ def alive(folder: Path, count: int, dies: int = 0) -> int:
 @pytest.mark.timeout(300)  # fourteen processes, one after the other, perhaps on a busy machine
 def test_every_turn_is_looked_back_on_exactly_once_however_often_a_process_dies(tmp_path: Path) -> None:
     deaths = 0
-    for dies in (1, 8, 17, 21, 23, 26, 29, 31, 33, 36, 39, 43, 47):
+    moments = hunt_size(quick=(8, 23, 31, 43), thorough=(1, 8, 17, 21, 23, 26, 29, 31, 33, 36, 39, 43, 47))
+    for dies in moments:
         code = alive(tmp_path, 20, dies)
         deaths += code == -signal.SIGKILL
-    assert deaths >= 8
+    assert deaths > len(moments) // 2
     assert alive(tmp_path, 20) == 0
     runs = {one.run: read_run(tmp_path / "runs.db", one.run) for one in list_runs(tmp_path / "runs.db")}
     resumed = [run for run, entries in runs.items() if any(isinstance(one.event, ev.RunResumed) for one in entries)]

@@ -162,7 +162,7 @@ async def test_a_command_that_comes_too_late_is_refused_though_nobody_settles_it
 async def test_a_driver_that_does_not_answer_is_named_and_the_command_stays(
     postgres_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chargehand.runtime.commands._PATIENCE", 0.5)
+    monkeypatch.setattr("chargehand.runtime.commands._PATIENCE", 0.1)
     async with opened_journal(postgres_store) as other, opened_journal(postgres_store) as frozen:
         async with driven(postgres_store):
             pass
@@ -175,7 +175,7 @@ async def test_a_driver_that_does_not_answer_is_named_and_the_command_stays(
 async def test_a_run_that_no_process_drives_is_told_as_such_and_the_command_stays(
     postgres_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chargehand.runtime.commands._PATIENCE", 0.5)
+    monkeypatch.setattr("chargehand.runtime.commands._PATIENCE", 0.1)
 
     async def no_worker() -> None:
         """The engine keeps it for one that comes."""

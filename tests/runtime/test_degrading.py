@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec import structs
 
-from chargehand.agents.result import Result, read_result
+from chargehand.agents.result import Result
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.cli.exit_codes import exit_code
 from chargehand.engine import events as ev
@@ -18,10 +18,9 @@ from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear
 from chargehand.models.request_facts import Planning, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.runner import Runner
 from chargehand.team import Team
 from tests.agents.crowd import call, calls, model, of_kind, plan
-from tests.agents.playhouse import Playhouse
+from tests.agents.playhouse import run_on_virtual_time
 
 GOAL = "Count the apples in the cellar."
 FAST = Policy(retry=Retry(base=0.01))
@@ -53,18 +52,7 @@ def _work(request: Request) -> Line:
 
 
 def timed(team: Team) -> Result:
-    """A run on virtual time: how busy the machine is makes no difference to who is late."""
-    house = Playhouse()
-    found = list[Result]()
-
-    async def story() -> None:
-        async with team.executor() as executor:
-            driver = Runner(house.journal, executor, wall=house.loop.time, ticks=house.loop.time)
-            outcome = await driver.start("r", team.request(GOAL, house.loop.time(), seed=7))
-        found.append(read_result(outcome, await house.journal.read("r"), team.notice))
-
-    house.play(story)
-    return found[0]
+    return run_on_virtual_time(team, GOAL)
 
 
 def ended(found: Result) -> tuple[str, str, int]:
@@ -166,10 +154,8 @@ async def test_a_planner_that_dies_while_its_only_plan_grows_is_not_stood_in_for
     assert [event.fallback for event in added] == [None] * len(added)
 
 
-async def test_a_planner_that_hangs_leaves_time_for_who_steps_in() -> None:
-    found = await Team([ANN, BOB], supervisor=Supervisor(model=good(), planner=hangs()), timeout=4.0, policy=FAST).run(
-        GOAL
-    )
+def test_a_planner_that_hangs_leaves_time_for_who_steps_in() -> None:
+    found = timed(Team([ANN, BOB], supervisor=Supervisor(model=good(), planner=hangs()), timeout=4.0, policy=FAST))
     assert ended(found) == ("partial", "gaps", 3)
     assert "There are 7 apples." in str(found.answer)
     assert "no plan could be made (the time allowed to plan was over)" in str(found.answer)

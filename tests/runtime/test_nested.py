@@ -29,6 +29,7 @@ from chargehand.team import Team
 from chargehand.tools.documents import documents
 from chargehand.tools.tool import Costs, tool
 from tests.agents.options import make_team
+from tests.agents.playhouse import run_on_virtual_time
 from tests.envelopes import unwrap
 from tests.runtime.streams import rows, written
 
@@ -345,7 +346,7 @@ async def test_whoever_has_joined_meanwhile_is_named_and_nobody_is_asked_twice()
 # --- time
 
 
-async def test_who_is_asked_has_less_time_than_who_asks_so_that_something_can_be_made_of_the_replies() -> None:
+def test_who_is_asked_has_less_time_than_who_asks_so_that_something_can_be_made_of_the_replies() -> None:
     seen: list[str] = []
 
     async def says(name: str, at: int, request: Request) -> Line:
@@ -358,7 +359,7 @@ async def test_who_is_asked_has_less_time_than_who_asks_so_that_something_can_be
         return f"{name} is done"
 
     asker = Worker("ann", tools=[MATCHING], contacts=["*"], timeout=2.0)
-    found = await team(model(says), asker, *HANDS).run("Count")
+    found = run_on_virtual_time(team(model(says), asker, *HANDS), "Count")
     assert found.ending == "complete"
     assert '"status":"timed out","worker":"bob"' in seen[0]
     assert "cid is done" in seen[0]

@@ -15,6 +15,7 @@ from chargehand.models.messages import Request
 from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from tests.agents.crowd import call, calls, team
+from tests.support.hunts import hunt_size
 
 ANN = Worker("ann")
 NOTES = Block("notes", "begun", share="append")
@@ -63,7 +64,7 @@ async def test_whoever_is_cancelled_at_any_moment_leaves_nothing_behind(tmp_path
         async with shared.opened() as memory:
             await memory.catalog.find(Block)
 
-    for pauses in range(40):
+    for pauses in range(0, 40, hunt_size(quick=3, thorough=1)):
         async with asyncio.TaskGroup() as jobs:
             job = jobs.create_task(use())
             for _ in range(pauses):

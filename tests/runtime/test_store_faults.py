@@ -27,6 +27,7 @@ from chargehand.sqlite.connection import connect
 from tests.runtime.story import ASKED, Story
 from tests.sim.loop import VirtualLoop
 from tests.stores.faults import Fault, failing, prepared
+from tests.support.hunts import hunt_size
 
 Result = TypeVar("Result")
 
@@ -131,10 +132,11 @@ def test_whichever_statement_of_sqlite_fails_the_run_comes_to_its_end(
         story.judge(found, await healthy.read("r"))
         await healthy.close()
 
-    at = 0
+    step = hunt_size(quick=6, thorough=1)
+    at = times % step + 1 - step
     fired = True
     while fired:
-        at += 1
+        at += step
         fault = Fault(at, times=times, after=after)
         asyncio.run(play(fault, fast / f"{at}.db"))
         fired = fault.fired > 0

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from tests.server.hostile import KINDS, hostile_text
+from tests.support.hunts import hunt_size
 
 _ROOMS = ("agents", "engine", "journal", "memory", "models", "runtime", "server", "sqlite", "text", "tools")
 _BOUNDED = ("chargehand.models.demo.",)
@@ -41,8 +42,8 @@ _PIECES = (
     *("[a", "[t1] ", "{{a", "<a>", '("', "\u201ea", "\u00aba", "> a\n", "\\n"),
     *("a.b", "a-", "a=1;", "a/", "a:", "1.", "$1", "5 % of "),
 )
-_LENGTH = 5_000
-_LONG = 0.015
+_LENGTH = hunt_size(quick=2_000, thorough=5_000)
+_LONG = 3e-6 * _LENGTH
 """Seconds of the processor within which a linear pattern has read a text of that length many times over."""
 
 

@@ -341,7 +341,14 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first one (default 0)")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=25.0, help="stop after so many (default 25)")
+    parser.add_argument("--hunt", type=int, default=0, help="play so many until one is wrong, and stop there")
     options = parser.parse_args()
+    if options.hunt:
+        violation = next(
+            (wrong for _, _, wrong in map(trouble, range(options.first, options.first + options.hunt)) if wrong), ""
+        )
+        print(violation or f"nothing wrong in {options.hunt} seeds")
+        return 1 if violation else 0
     begun = time.monotonic()
     count = 0
     deep = 0

@@ -6,8 +6,9 @@ from chargehand.engine.policy import Breaking
 from tests.sim.breaker_oracles import Began, Ended, Happened, Refused, healed, watched
 from tests.sim.breakers import BUGS, trouble
 from tests.sim.planted import ROOT, Bug, hunt
+from tests.support.hunts import hunt_size
 
-SEEDS = 80
+SEEDS = hunt_size(quick=40, thorough=80)
 BLOCKS = 8
 
 

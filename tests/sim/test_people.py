@@ -6,9 +6,10 @@ from tests.postgres import PostgresServer
 from tests.sim.people import Seed, trouble
 from tests.sim.people_planted import PEOPLE, find_bug
 from tests.sim.planted import ROOT, Bug
+from tests.support.hunts import hunt_size
 
 BLOCKS = 4
-SIZE = 20
+SIZE = hunt_size(quick=10, thorough=20)
 SHORT = ("a no of a person is a yes", "a refused call is no gap", "effects are not offered to a fork")
 """Planted bugs that are found within a few seeds; `make people ARGS=--planted` hunts all of them."""
 

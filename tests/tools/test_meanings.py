@@ -157,6 +157,7 @@ async def test_tools_share_one_model_and_it_goes_when_the_last_of_them_goes(leaf
     assert seen() is None
 
 
+@pytest.mark.slow("the documents of all bundled teams go through the real model")
 async def test_the_bundled_teams_find_more_and_no_more_of_what_is_not_there(models: Path) -> None:
     both = {place: documents(TEAMS / place, models=models) for _, place, _ in NEAR}
     words = {place: documents(TEAMS / place) for place in both}

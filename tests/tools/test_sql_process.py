@@ -16,6 +16,7 @@ import pytest
 from chargehand.models.artifacts import Table
 from chargehand.tools.sql import MAX_RUNNING, sql
 from chargehand.tools.tool import Tool, ToolFailed
+from tests.support.hunts import hunt_size
 
 # one call of a function: SQLite looks at no clock and at no interrupt until it is over
 UNINTERRUPTIBLE = "SELECT length(replace(hex(zeroblob(4900000)), '00', printf('%.*c', 2000000000, 'x')))"
@@ -135,9 +136,9 @@ async def test_a_wide_result_is_bounded_as_a_whole(numbers: Path) -> None:
 
 
 async def test_a_query_that_cannot_be_interrupted_is_ended_with_its_process(source: Path) -> None:
-    asked = sql(source, seconds=0.5)
+    asked = sql(source, seconds=0.2)
     began = time.monotonic()
-    assert "did not finish within 0.5 s" in await refusal(asked, UNINTERRUPTIBLE)
+    assert "did not finish within 0.2 s" in await refusal(asked, UNINTERRUPTIBLE)
     assert time.monotonic() - began < 15
     assert not query_processes(os.getpid())
     assert (await ask(asked, "SELECT count(*) FROM numbers")).rows == ((200,),)
@@ -196,12 +197,13 @@ async def test_a_query_whose_process_dies_is_refused_and_the_next_one_answered(s
 
 async def test_many_queries_at_once_are_answered_each_with_its_own_rows(source: Path) -> None:
     asked = sql(source, seconds=20)
+    queries = hunt_size(quick=2 * MAX_RUNNING, thorough=40)
     async with asyncio.TaskGroup() as group:
-        jobs = [group.create_task(ask(asked, f"SELECT {n}, count(*) FROM numbers")) for n in range(40)]
+        jobs = [group.create_task(ask(asked, f"SELECT {n}, count(*) FROM numbers")) for n in range(queries)]
         while not all(job.done() for job in jobs):
             assert len(query_processes(os.getpid())) <= MAX_RUNNING
             await asyncio.sleep(0.05)
-    assert [job.result().rows for job in jobs] == [((n, 200),) for n in range(40)]
+    assert [job.result().rows for job in jobs] == [((n, 200),) for n in range(queries)]
     assert not query_processes(os.getpid())
 
 
@@ -230,7 +232,7 @@ def test_a_forked_process_has_processes_of_its_own(source: Path) -> None:
 import os
 if (child := os.fork()):
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-for n in range(20):
+for n in range(5):
     table = asyncio.run(asked.call(json.dumps({"sql": f"SELECT {n} + {os.getpid()}"}), "k"))
     assert table.rows == ((n + os.getpid(),),), table
 if child:

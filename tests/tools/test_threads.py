@@ -35,7 +35,7 @@ async def test_no_more_run_at_a_time_than_allowed() -> None:
 async def test_time_spent_waiting_for_a_thread_does_not_count() -> None:
     threads = Threads(most=1)
     async with asyncio.TaskGroup() as group:
-        done = [group.create_task(threads.call(lambda: time.sleep(0.4), {}, 1.0)) for _ in range(3)]
+        done = [group.create_task(threads.call(lambda: time.sleep(0.1), {}, 0.25)) for _ in range(3)]
     assert [task.result() for task in done] == [None] * 3
 
 

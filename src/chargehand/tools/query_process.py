@@ -23,7 +23,10 @@ RESULT_CHARACTERS = 1_000_000
 COUNTED_ROWS = 100_000
 TEMPORARY_FILE_BYTES = 256 << 20
 GRACE_SECONDS = 1.0
-"""How long after the time of a query its process is killed, where SQLite has not stopped by itself."""
+"""How long after the time of a query its process is killed, where SQLite has not stopped by itself.
+
+A query that may take less than this is killed after twice its time.
+"""
 _PROGRESS_STEPS = 10_000
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_FUNCTION}
 _LIMITS = {
@@ -204,7 +207,8 @@ def main() -> None:
     image = sys.stdin.buffer.read(size)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, float(request["seconds"]) + GRACE_SECONDS)
+    seconds = float(request["seconds"])
+    signal.setitimer(signal.ITIMER_REAL, seconds + min(seconds, GRACE_SECONDS))
     reply = _reply(request, image)
     sys.stdout.buffer.write(json.dumps(reply).encode() + b"\n")
     sys.stdout.buffer.flush()

@@ -44,16 +44,15 @@ from chargehand.tools.tool import CAP, ToolFailed
 
 
 _MAX_SEARCHED = 100_000  # characters of a result that a pattern is tried on
-_CPU_SECONDS = 2  # that a pattern may compute
+_CPU_SECONDS = 2.0  # that a pattern may compute
 _MAX_SECONDS = 30.0  # for it, however busy the machine is
 _ATTEMPT_SECONDS = 86400.0  # the attempt's own time ends a function long before
 _DETERMINISTIC = re.compile(r"[^()|*+?{]*\Z")  # a pattern that can match in one way only
 _SOURCE_KEY = re.compile(r"\.(?:source|url|citation|reference)s?(?:\.|$)")
 _SEARCH = (
-    "import json,re,sys\n"
-    f"try:\n import resource\n resource.setrlimit(resource.RLIMIT_CPU,({_CPU_SECONDS},{_CPU_SECONDS}))\n"
-    "except (ImportError,OSError,ValueError):\n pass\n"
+    "import json,re,signal,sys\n"
     "given=json.load(sys.stdin.buffer)\n"
+    "if hasattr(signal,'setitimer'):\n signal.setitimer(signal.ITIMER_PROF,given['seconds'])\n"
     "print(int(re.search(given['pattern'],given['text'],re.MULTILINE) is not None))"
 )
 
@@ -137,7 +136,7 @@ async def _matches(pattern: str, text: str) -> bool:
         return re.search(pattern, text, re.MULTILINE) is not None
 
     def search() -> bool:
-        question = msgspec.json.encode({"pattern": pattern, "text": text})
+        question = msgspec.json.encode({"pattern": pattern, "text": text, "seconds": _CPU_SECONDS})
         command = [sys.executable, "-I", "-S", "-c", _SEARCH]
         done = subprocess.run(command, input=question, capture_output=True, timeout=_MAX_SECONDS, check=True)  # noqa: S603 - ours
         return done.stdout.strip() == b"1"
@@ -146,7 +145,7 @@ async def _matches(pattern: str, text: str) -> bool:
         return await THREADS.call(search, {}, 2 * _MAX_SECONDS)
     except (ToolFailed, GivenUp) as error:
         is_late = isinstance(error, GivenUp) or any(sign in str(error) for sign in ("timed out", "died with"))
-        why = f"it was not done after {_CPU_SECONDS} s; write it more simply" if is_late else str(error)
+        why = f"it was not done after {_CPU_SECONDS:g} s; write it more simply" if is_late else str(error)
         raise CheckFailed(f"the pattern {pattern[:80]!r} could not be tried: {why}") from error
 
 
