@@ -5,6 +5,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from tests.page.browser.conftest import TIMEOUT, Visitor, inspector, settled
+from tests.page.shop import LONG_TASK
 
 pytestmark = TIMEOUT
 
@@ -45,6 +46,7 @@ def test_a_plan_is_rejected_with_words_and_made_anew(visitor: Visitor) -> None:
 
 
 def test_a_run_is_paused_resumed_cancelled_and_forked(visitor: Visitor) -> None:
+    analysis = visitor.shop.model.hold(LONG_TASK)
     run = visitor.shop.begin()
     with visitor.visit(f"/runs/{run}") as page:
         page.get_by_role("button", name="Pause").click()
@@ -55,6 +57,7 @@ def test_a_run_is_paused_resumed_cancelled_and_forked(visitor: Visitor) -> None:
         page.keyboard.press("x")
         page.get_by_role("button", name="Really cancel?").click()
         expect(page.locator(".rh .chip")).to_have_text("cancelled")
+        analysis.release()
         expect(page.get_by_role("button", name="Fork")).to_be_enabled()
         page.keyboard.press("f")
         preview = page.locator(".rh-confirm")
@@ -85,6 +88,7 @@ def act(page: Page, verb: str) -> None:
 
 
 def test_tasks_of_a_live_run_are_skipped_stopped_and_given_away_in_place(visitor: Visitor) -> None:
+    analysis = visitor.shop.model.hold(LONG_TASK)
     run = visitor.shop.begin()
     with visitor.visit(f"/runs/{run}?task=t9") as page:
         side = inspector(page)
@@ -99,6 +103,7 @@ def test_tasks_of_a_live_run_are_skipped_stopped_and_given_away_in_place(visitor
         page.locator('[data-task="t5"]').click()
         act(page, "Stop attempt")
         expect(page.locator('[data-task="t5"]')).to_have_class(re.compile("is-fail"))
+        analysis.release()
         expect(side).to_contain_text("operator stopped it")
         expect(page).to_have_url(re.compile(run))
         visitor.shop.client.post(f"/api/runs/{run}/cancel", json={})

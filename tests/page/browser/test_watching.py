@@ -4,8 +4,8 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.page.browser.conftest import TIMEOUT, Visitor, inspector, settled
-from tests.page.shop import CASCADE, SLOW
+from tests.page.browser.conftest import TIMEOUT, Visitor, follow_link, inspector, settled
+from tests.page.shop import CASCADE, LONG_TASK, SLOW
 
 pytestmark = TIMEOUT
 
@@ -37,6 +37,7 @@ def test_a_run_from_the_request_to_the_answer(visitor: Visitor) -> None:
         expect(page.locator(".tm-ghost").first).to_be_attached()
         visitor.picture(page, "plan")
         before = places(page)
+        analysis = visitor.shop.model.hold(LONG_TASK)
         page.keyboard.press("a")
         expect(page.locator(".gr-card.is-run").first).to_be_visible()
         expect(page.locator(".tm-bar.is-open").first).to_be_attached()
@@ -48,6 +49,7 @@ def test_a_run_from_the_request_to_the_answer(visitor: Visitor) -> None:
         with visitor.visit(page.url.removeprefix(visitor.shop.url)) as late:
             expect(late.locator('[data-task="t7"]')).to_have_class(re.compile("is-ask"))
             assert places(late) == before
+        analysis.release()
         needs.get_by_role("button", name="Approve").click()
         expect(needs).to_have_count(0)
         expect(page.locator(".rh .chip")).to_have_text("partial")
@@ -156,11 +158,14 @@ def test_the_past_of_a_live_run_can_be_looked_at(visitor: Visitor, waiting_run: 
 
 def test_what_fell_with_a_failed_task_is_red_and_named_once(visitor: Visitor) -> None:
     run = visitor.shop.begin(CASCADE)
-    with visitor.visit(f"/runs/{run}") as page:
+    with visitor.visit("/memory", own=True) as page:
+        page.clock.install()
+        page.goto(f"{visitor.shop.url}/runs/{run}")
         expect(page.locator(".gr-card.is-skip")).to_have_count(4)
         expect(page.locator(".gr-edge.is-cut")).not_to_have_count(0)
         expect(inspector(page)).to_contain_text("and so t5")
         expect(page.get_by_role("region", name="Needs you")).to_be_visible()
+        page.clock.fast_forward(5000)  # a wait is torn out of the axis after 2 s
         expect(page.locator(".tm-torn-word")).to_have_text("waiting for you")
         visitor.picture(page, "cascade")
         page.get_by_role("button", name="Reject …").click()
@@ -210,7 +215,7 @@ def test_every_recorded_history_can_be_looked_at(visitor: Visitor) -> None:
     with visitor.visit("/runs/kept-crash") as page:
         settled(page)
         for line in lines:
-            page.goto(f"{visitor.shop.url}/runs/{line['run']}")
+            follow_link(page, f"/runs/{line['run']}")
             expect(page.locator("main.rp")).to_have_attribute("data-seq", str(line["entries"]))
             expect(page.locator(".rh .chip")).to_be_visible()
 
