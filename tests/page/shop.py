@@ -105,7 +105,7 @@ class Shop:
             shown = self.show(run)
             if shown["summary"]["state"] in states:
                 return shown
-            time.sleep(0.02)
+            time.sleep(0.05)
         raise AssertionError(f"{run} did not come to {states}: {self.show(run)['summary']}")
 
     def wait_for_tasks(self, run: str, *names: str) -> None:
@@ -115,7 +115,7 @@ class Shop:
             tasks = self.show(run)["tasks"]
             if set(names) <= {task["id"] for task in tasks if task["status"] in ("done", "failed")}:
                 return
-            time.sleep(0.02)
+            time.sleep(0.05)
         raise AssertionError(f"{run} did not settle {names}: {self.show(run)['tasks']}")
 
     def approve(self, run: str) -> httpx.Response:

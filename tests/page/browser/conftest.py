@@ -18,6 +18,7 @@ from tests.page.proxy import Proxy, open_proxy
 from tests.page.recorded_runs import kept_runs, write_runs
 from tests.page.shop import DEMO_PACE, QUICK_PACE, Shop, open_shop
 from tests.server.running import TOKEN
+from tests.support.hunts import hunt_size
 
 WIDE = {"width": 1280, "height": 800}
 NARROW = {"width": 390, "height": 844}
@@ -31,6 +32,9 @@ _FOLLOW_LINK = """path => new Promise(done => {
 })"""
 SCREENS = "PAGE_SCREENS"
 """The folder that pictures are kept in, if this is set."""
+MANY_TASKS = 500 if SCREENS in os.environ else hunt_size(quick=200, thorough=500)
+MOST_TASKS = 2000 if SCREENS in os.environ else hunt_size(quick=500, thorough=2000)
+"""Sizes of two runs that are kept: a graph of more than 150 tasks is a map of cells."""
 
 
 def settled(page: Page) -> None:
@@ -169,7 +173,7 @@ class Visitor:
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     python = install_wheel(tmp_path_factory)
     data = tmp_path_factory.mktemp("shop")
-    big = {name: big_run(name, size) for name, size in (("incident-500", 500), ("incident-2000", 2000))}
+    big = {f"incident-{size}": big_run(f"incident-{size}", size) for size in (MANY_TASKS, MOST_TASKS)}
     write_runs(data, {**big, **kept_runs()})
     with open_shop(data, python, pace=DEMO_PACE if SCREENS in os.environ else QUICK_PACE) as opened:
         yield opened
