@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.attacks import ATTACKS, EVERYTHING
@@ -20,6 +21,7 @@ def check_harmless(page: Page) -> None:
     assert page.locator("#app a[href^='javascript']").count() == 0
 
 
+@pytest.mark.slow("opens every view with hostile texts")
 def test_texts_of_models_tools_and_people_never_become_markup(visitor: Visitor) -> None:
     shop = visitor.shop
     tasks: list[dict[str, object]] = [
@@ -107,6 +109,7 @@ def test_the_browser_is_told_to_run_and_load_nothing_from_elsewhere(visitor: Vis
     visitor.troubles = [trouble for trouble in visitor.troubles if "evil.test" not in trouble]
 
 
+@pytest.mark.slow("starts a server again and resumes its run")
 def test_a_server_that_is_killed_is_missed_and_the_run_goes_on(visitor: Visitor) -> None:
     visitor.expected = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "net::ERR")
     analysis = visitor.shop.model.hold(LONG_TASK)
@@ -131,6 +134,7 @@ def test_a_server_that_is_killed_is_missed_and_the_run_goes_on(visitor: Visitor)
         expect(page.locator("main.rp")).to_have_attribute("data-seq", str(entries[-1]["seq"]))
 
 
+@pytest.mark.slow("the page waits before it connects again")
 def test_a_stream_that_is_cut_is_taken_up_after_the_last_entry(visitor: Visitor) -> None:
     visitor.expected = ("net::ERR",)
     with visitor.proxy() as proxy:

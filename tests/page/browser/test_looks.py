@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.page.browser.conftest import NARROW, TIMEOUT, WIDE, Visitor, follow_link, inspector, settled
@@ -19,6 +20,7 @@ def is_wider_than_the_screen(page: Page) -> bool:
     return page.evaluate("document.documentElement.scrollWidth > innerWidth")
 
 
+@pytest.mark.slow("watches a whole run in a browser")
 def test_one_thumb_is_enough_on_a_phone(visitor: Visitor) -> None:
     run = visitor.shop.begin()
     visitor.shop.wait(run, "needs_input")
@@ -38,6 +40,7 @@ def test_one_thumb_is_enough_on_a_phone(visitor: Visitor) -> None:
         assert not is_wider_than_the_screen(page)
 
 
+@pytest.mark.slow("paints ten views in four sizes")
 def test_no_view_is_wider_than_its_screen(visitor: Visitor, ended_run: str, waiting_run: str) -> None:
     views = (
         *VIEWS,
@@ -161,6 +164,7 @@ def test_on_paper_a_run_is_its_answer_what_is_missing_its_graph_and_its_ledgers(
         assert page.evaluate("getComputedStyle(document.body).color") == "rgb(28, 29, 32)"
 
 
+@pytest.mark.slow("axe-core checks eleven views in a browser")
 def test_every_view_can_be_read_without_seeing_or_with_little_contrast(
     visitor: Visitor, ended_run: str, waiting_run: str
 ) -> None:

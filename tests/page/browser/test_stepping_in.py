@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.browser.conftest import TIMEOUT, Visitor, inspector, settled
@@ -10,6 +11,7 @@ from tests.page.shop import LONG_TASK
 pytestmark = TIMEOUT
 
 
+@pytest.mark.slow("watches a whole run in a browser")
 def test_a_plan_is_edited_and_checked_before_it_is_carried_out(visitor: Visitor) -> None:
     run = visitor.shop.begin(approve=True)
     with visitor.visit(f"/runs/{run}") as page:
@@ -69,6 +71,7 @@ def test_a_run_is_paused_resumed_cancelled_and_forked(visitor: Visitor) -> None:
         visitor.shop.client.post(f"/api/runs/{page.url.rsplit('/', 1)[1]}/cancel", json={})
 
 
+@pytest.mark.slow("watches a whole run in a browser")
 def test_who_answers_second_is_told_what_was_said(visitor: Visitor) -> None:
     visitor.expected = ("409",)
     run = visitor.shop.begin()

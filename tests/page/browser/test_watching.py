@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.browser.conftest import MANY_TASKS, TIMEOUT, Visitor, follow_link, inspector, settled
@@ -16,6 +17,7 @@ def places(page: Page) -> list[str]:
     return page.locator(".gr-card").evaluate_all("cards => cards.map(card => card.getAttribute('transform'))")
 
 
+@pytest.mark.slow("watches a whole run in a browser")
 def test_a_run_from_the_request_to_the_answer(visitor: Visitor) -> None:
     with visitor.visit("/?team=incident") as page:
         expect(page.get_by_role("button", name="New run")).to_be_visible()
@@ -157,6 +159,7 @@ def test_the_past_of_a_live_run_can_be_looked_at(visitor: Visitor, waiting_run: 
         expect(page.locator('[data-task="t7"]')).to_have_class(re.compile("is-ask"))
 
 
+@pytest.mark.slow("watches a whole run in a browser")
 def test_what_fell_with_a_failed_task_is_red_and_named_once(visitor: Visitor) -> None:
     run = visitor.shop.begin(CASCADE)
     with visitor.visit("/memory", own=True) as page:
@@ -210,6 +213,7 @@ def test_a_repeated_task_opens_in_place(visitor: Visitor) -> None:
         expect(card.first).not_to_have_class(re.compile("is-far"))
 
 
+@pytest.mark.slow("paints eight runs")
 def test_every_recorded_history_can_be_looked_at(visitor: Visitor) -> None:
     lines = visitor.shop.client.get("/api/runs?limit=200&text=kept-").json()["runs"]
     assert len(lines) >= 17
