@@ -32,9 +32,15 @@ _FOLLOW_LINK = """path => new Promise(done => {
 })"""
 SCREENS = "PAGE_SCREENS"
 """The folder that pictures are kept in, if this is set."""
-MANY_TASKS = 500 if SCREENS in os.environ else hunt_size(quick=200, thorough=500)
-MOST_TASKS = 2000 if SCREENS in os.environ else hunt_size(quick=500, thorough=2000)
-"""Sizes of two runs that are kept: a graph of more than 150 tasks is a map of cells."""
+
+
+def many_tasks() -> int:
+    """Return the size of a run that is a map of cells, as all of more than 150 tasks are."""
+    return 500 if SCREENS in os.environ else hunt_size(quick=200, thorough=500)
+
+
+def most_tasks() -> int:
+    return 2000 if SCREENS in os.environ else hunt_size(quick=500, thorough=2000)
 
 
 def settled(page: Page) -> None:
@@ -173,7 +179,7 @@ class Visitor:
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     python = install_wheel(tmp_path_factory)
     data = tmp_path_factory.mktemp("shop")
-    big = {f"incident-{size}": big_run(f"incident-{size}", size) for size in (MANY_TASKS, MOST_TASKS)}
+    big = {f"incident-{size}": big_run(f"incident-{size}", size) for size in (many_tasks(), most_tasks())}
     write_runs(data, {**big, **kept_runs()})
     with open_shop(data, python, pace=DEMO_PACE if SCREENS in os.environ else QUICK_PACE) as opened:
         yield opened

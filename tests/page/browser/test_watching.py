@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.page.browser.conftest import MANY_TASKS, TIMEOUT, Visitor, follow_link, inspector, settled
+from tests.page.browser.conftest import TIMEOUT, Visitor, follow_link, inspector, many_tasks, settled
 from tests.page.shop import CASCADE, LONG_TASK, SLOW
 from tests.support.hunts import hunt_size
 
@@ -189,8 +189,8 @@ def test_a_run_says_which_cap_ended_it_and_warns_before(visitor: Visitor) -> Non
 
 
 def test_hundreds_of_tasks_are_a_map_of_cells(visitor: Visitor) -> None:
-    with visitor.visit(f"/runs/incident-{MANY_TASKS}") as page:
-        expect(page.locator(".wf-cell")).to_have_count(MANY_TASKS)
+    with visitor.visit(f"/runs/incident-{many_tasks()}") as page:
+        expect(page.locator(".wf-cell")).to_have_count(many_tasks())
         expect(page.locator(".tm-row")).not_to_have_count(0)
         assert page.locator(".tm-row").count() < 100
         expect(inspector(page)).to_contain_text("no such ledger")
