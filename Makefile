@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test suite thorough check lint types types-changed lint-deploy fix bench bench-memory bench-cluster bench-routing soak-memory soak-nested soak-effects soak-breakers people load soak local-quality letta-matrix peers frameworks web screens openapi reference sim scale planted cluster-test monkey kill9 zombie cov lock clean
+.PHONY: help run test suite page-tools thorough check lint types types-changed lint-deploy fix bench bench-memory bench-cluster bench-routing soak-memory soak-nested soak-effects soak-breakers people load soak local-quality letta-matrix peers frameworks web screens openapi reference sim scale planted cluster-test monkey kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -28,10 +28,10 @@ run: $(VENV)/run.stamp ## Run a real request on the bundled team: no key, no net
 test: lint ## Lint, types of src and of what changed, and the tests; e.g. make test ARGS=tests/engine
 	@$(MAKE) --no-print-directory --jobs 2 types-changed suite
 
-suite: $(VENV)/dev.stamp
+suite: $(VENV)/dev.stamp page-tools
 	$(BIN)/pytest -n 3 --dist worksteal --durations 15 --durations-min 5 $(ARGS)
 
-thorough: check ## Check and all tests at full size: whole hunts, examples drawn at random, tests that take long
+thorough: check page-tools ## Check and all tests at full size: whole hunts, examples drawn at random, tests that take long
 	$(BIN)/pytest -n 3 --dist worksteal --thorough -o timeout=1800 $(ARGS)
 
 check: lint types ## Format, lint, layers, dependencies, types; changes nothing
@@ -116,8 +116,13 @@ frameworks: $(VENV)/peers.stamp ## Agents of Pydantic AI, LangGraph, OpenAI Agen
 web: web/node_modules/.installed ## Build the page into the package, after a change in web/ (needs node)
 	cd web && npx tsc --noEmit && node build.mjs
 
-screens: $(VENV)/dev.stamp ## Make the pictures of docs/page.md in a browser
+screens: page-tools ## Make the pictures of docs/page.md in a browser
 	PAGE_SCREENS=$(CURDIR)/docs/pictures $(BIN)/pytest -q tests/page/browser
+
+# Tests use no apt and no registry: what the tests of the page need is here before they start. Where it cannot be
+# installed, a line says how, and those tests fail.
+page-tools: $(VENV)/dev.stamp
+	@$(BIN)/python -m tests.page.set_up || true
 
 web/node_modules/.installed: web/package-lock.json
 	cd web && npm ci --no-progress && cp package-lock.json node_modules/.installed
@@ -150,7 +155,7 @@ kill9: $(VENV)/dev.stamp ## Kill real processes and resume; KILLS=1000
 zombie: $(VENV)/dev.stamp ## Freeze and thaw a run's owner; TRIALS=200
 	$(BIN)/python -m tests.zombie --trials $(TRIALS) $(ARGS)
 
-cov: $(VENV)/dev.stamp ## The tests with branch coverage
+cov: page-tools ## The tests with branch coverage
 	$(BIN)/coverage run -m pytest $(ARGS)
 	$(BIN)/coverage report
 

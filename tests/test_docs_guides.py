@@ -21,6 +21,12 @@ from tests.cli.forked import write_command
 from tests.server.running import running, settings_in
 
 GUIDES = ("tutorial", "first-model", "approvals", "when-things-fail", "memory", "archives", "mcp")
+_SLOW = {
+    "first-model": "a dozen commands, one after the other",
+    "when-things-fail": "waits for a provider that hangs, as the page shows it",
+    "mcp": "starts an MCP server in several fresh processes",
+}
+GUIDES_MARKED = [pytest.param(page, marks=[pytest.mark.slow(_SLOW[page])] if page in _SLOW else []) for page in GUIDES]
 _BLOCK = re.compile(r"^<!-- (file|shows): (\S+) -->\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _SERVES = "$ chargehand serve --no-token &"
 _FAULTS = "$ chargehand fault-server &"
@@ -135,7 +141,7 @@ def missing(block: Block, came: str) -> list[str]:
 
 
 @pytest.mark.timeout(300)  # a dozen commands, one after the other, perhaps on a busy machine
-@pytest.mark.parametrize("page", GUIDES)
+@pytest.mark.parametrize("page", GUIDES_MARKED)
 def test_a_guide_can_be_followed_and_shows_what_comes(tmp_path: Path, faults: str, page: str) -> None:
     reader = Reader(tmp_path, faults)
     with ExitStack() as open_servers:

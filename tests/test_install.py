@@ -136,6 +136,7 @@ def lend(packages: Path) -> None:
                 shutil.copy2(str(found.locate_file(file)), packages / file)
 
 
+@pytest.mark.slow("installs a wheel and runs its commands in fresh processes")
 def test_in_a_clean_place_the_first_page_works(made: Made, tmp_path: Path) -> None:
     place = tmp_path / "place"
     empty = tmp_path / "empty"

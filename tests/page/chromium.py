@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.page.apt import need_command
+from tests.page.apt import CHROMIUM, need_command
 
 FLAGS = (
     "--no-sandbox",
@@ -20,7 +20,7 @@ FLAGS = (
 
 @contextmanager
 def open_browser() -> Generator[Browser]:
-    path = need_command("chromium", "chromium-browser", "google-chrome", packages="chromium")
+    path = need_command(*CHROMIUM, packages="chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS), timeout=120_000)
         try:

@@ -1,14 +1,15 @@
 """The model of the incident team: plans, calls tools, gives up, rewrites and answers by a script."""
 
 import json
-import os
 import re
+import threading
 
 from tests.page.attacks import ATTACKS, EVERYTHING
 from tests.server.model_server import Answer, Call, Question
 
-PACE = float(os.environ.get("INCIDENT_PACE", "0.2"))
 DAY = "2026-11-12"
+_LONGEST_HOLD = 60.0
+"""Seconds after which a held answer is sent anyway."""
 _INSTRUCTIONS: dict[str, tuple[str, list[str], str]] = {
     "t1": (
         "logs",
@@ -142,16 +143,54 @@ _REWRITTEN_DEPLOYS = " The deployment log holds one service per query: ask for `
 _UNSERVED = "Nobody on the team can say how much revenue was lost: there is no sales forecast to compare with."
 
 
-def think(question: Question) -> Answer:
-    """What the model says to anything it is asked."""
+class HeldTask:
+    """A task whose answers are kept back until it is released."""
+
+    def __init__(self, words: str) -> None:
+        self.words = words
+        self.released = threading.Event()
+
+    def release(self) -> None:
+        self.released.set()
+
+
+class IncidentModel:
+    """Answers by the script.
+
+    `pace` is how long a second of the script takes, in seconds.
+    """
+
+    def __init__(self, pace: float) -> None:
+        self._pace = pace
+        self._held: list[HeldTask] = []
+
+    def hold(self, words: str) -> HeldTask:
+        """Keep back answers for tasks with these words in their instruction, so that they are under way."""
+        held = HeldTask(words)
+        self._held.append(held)
+        return held
+
+    def think(self, question: Question) -> Answer:
+        task = question.user.split("Task:")[-1]
+        for held in self._held:
+            if held.words in task:
+                held.released.wait(_LONGEST_HOLD)
+        answer = _answer(question)
+        answer.seconds *= self._pace
+        answer.pause *= self._pace
+        return answer
+
+
+def _answer(question: Question) -> Answer:
+    """Return what the model says to anything it is asked, with the seconds of the script."""
     system = question.system
     if "Break the request into tasks" in system:
-        answer = Answer(_plan(question.user), seconds=3.2 * PACE)
+        answer = Answer(_plan(question.user), seconds=3.2)
     elif "A worker failed at a task" in system:
-        answer = Answer(_rewritten(question.user), seconds=1.3 * PACE)
+        answer = Answer(_rewritten(question.user), seconds=1.3)
     elif "Your team has finished" in system:
         text = f"{EVERYTHING} [t1]" if "hacked" in question.user else _ANSWER
-        answer = Answer(text, seconds=2.0 * PACE, pause=0.01 * PACE)
+        answer = Answer(text, seconds=2.0, pause=0.01)
     else:
         answer = _work(question)
     size = sum(len(str(message["content"])) for message in question.messages) // 4
@@ -198,28 +237,26 @@ def _work(question: Question) -> Answer:
     named = next((call for words, call in _CALLS_BY_WORDS.items() if words in task), None)
     if named is not None:
         calls = () if question.results else (named,)
-        return Answer(f"It came to {question.results[-1:]}.", calls=calls, seconds=0.3 * PACE)
+        return Answer(f"It came to {question.results[-1:]}.", calls=calls, seconds=0.3)
     last = question.messages[-1]
     if last["role"] == "tool" and '"error"' in str(last["content"])[:300]:
         found = re.search(r'"error":\s*"([^"]+)"', str(last["content"]))
         reason = found[1] if found else "the tool failed"
-        return Answer(
-            calls=(Call("give_up", {"reason": reason, "final": "does not answer" in reason}),), seconds=0.5 * PACE
-        )
+        return Answer(calls=(Call("give_up", {"reason": reason, "final": "does not answer" in reason}),), seconds=0.5)
     for words, (call, text, seconds) in _MOVES.items():
         if words.replace("checkout service", "").strip() not in task.split("Task:")[-1]:
             continue
         if call is None or (question.results and text):
-            return Answer(text, seconds=seconds * PACE)
+            return Answer(text, seconds=seconds)
         if words == "runbook":
             return Answer(
                 calls=(Call("give_up", {"reason": "The runbook names no step by number", "final": False}),),
-                seconds=seconds * PACE,
+                seconds=seconds,
             )
         arguments = dict(call.arguments)
         if "separately" in task:
             arguments["services"] = ["checkout"]
         if "archive service" in task:
             arguments["service"] = "archive"
-        return Answer(calls=(Call(call.name, arguments),), seconds=seconds * PACE)
-    return Answer(f"Done as asked: {task.split('Task:')[-1].strip()}", seconds=0.5 * PACE)
+        return Answer(calls=(Call(call.name, arguments),), seconds=seconds)
+    return Answer(f"Done as asked: {task.split('Task:')[-1].strip()}", seconds=0.5)

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from tests.page.hostile_team import NAME, write_hostile_team
-from tests.page.incident_model import think
+from tests.page.incident_model import IncidentModel
 from tests.server.model_server import fake_model
 from tests.server.running import TOKEN
 from tests.wheel import NOT_OURS, ROOT
@@ -27,14 +27,20 @@ SLOW = (
     "Why was checkout slow on 12 November, who was hit, and what do we tell them? Refund shipping for the worst cases."
 )
 CASCADE = "Why was checkout slow, going by the archive of the logs? Refund shipping for the worst cases."
+LONG_TASK = "caused the slowdown"
+"""Words of the task t5, which most others wait for; see `IncidentModel.hold`."""
+DEMO_PACE = 0.2
+"""How long a second of the script takes, in seconds: slow enough to watch."""
+QUICK_PACE = 0.05
 PATIENCE = 60.0
 
 
 class Shop:
     """A server that answers at `url`, until it is killed; `start` brings it up again at the same address."""
 
-    def __init__(self, data: Path, model: str, python: Path) -> None:
+    def __init__(self, data: Path, python: Path, model: IncidentModel, model_url: str, pace: float) -> None:
         self.data = data
+        self.model = model
         self.python = python
         self.teams = [*(data / "teams" / name for name in TEAMS), data / "teams" / NAME]
         self.port = _free_port()
@@ -42,7 +48,8 @@ class Shop:
         self.client = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=30)
         self._environment = {name: value for name, value in os.environ.items() if name not in NOT_OURS}
         self._environment |= {"CHARGEHAND_TOKEN": TOKEN, "INCIDENT_MODEL": "openrouter:demo/large"}
-        self._environment |= {"OPENROUTER_BASE_URL": model, "OPENROUTER_API_KEY": "sk-or-not-a-key"}
+        self._environment["INCIDENT_PACE"] = str(pace)
+        self._environment |= {"OPENROUTER_BASE_URL": model_url, "OPENROUTER_API_KEY": "sk-or-not-a-key"}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -57,7 +64,7 @@ class Shop:
                 if self.client.get("/healthz").status_code == 200:
                     return
             except httpx.TransportError:
-                time.sleep(0.1)
+                time.sleep(0.02)
         raise AssertionError("the server did not start")
 
     def kill(self) -> None:
@@ -98,7 +105,7 @@ class Shop:
             shown = self.show(run)
             if shown["summary"]["state"] in states:
                 return shown
-            time.sleep(0.1)
+            time.sleep(0.05)
         raise AssertionError(f"{run} did not come to {states}: {self.show(run)['summary']}")
 
     def wait_for_tasks(self, run: str, *names: str) -> None:
@@ -108,7 +115,7 @@ class Shop:
             tasks = self.show(run)["tasks"]
             if set(names) <= {task["id"] for task in tasks if task["status"] in ("done", "failed")}:
                 return
-            time.sleep(0.1)
+            time.sleep(0.05)
         raise AssertionError(f"{run} did not settle {names}: {self.show(run)['tasks']}")
 
     def approve(self, run: str) -> httpx.Response:
@@ -123,13 +130,14 @@ def _free_port() -> int:
 
 
 @contextmanager
-def open_shop(data: Path, python: Path = Path(sys.executable)) -> Generator[Shop]:
+def open_shop(data: Path, python: Path = Path(sys.executable), *, pace: float = DEMO_PACE) -> Generator[Shop]:
     """`python` is where the package is installed; left out, that of the tests."""
     for name, folder in TEAMS.items():
         shutil.copytree(folder, data / "teams" / name, ignore=shutil.ignore_patterns(".chargehand", "__pycache__"))
     write_hostile_team(data / "teams" / NAME)
-    with fake_model(think) as model:
-        shop = Shop(data, model.url, python)
+    model = IncidentModel(pace)
+    with fake_model(model.think) as served:
+        shop = Shop(data, python, model, served.url, pace)
         shop.start()
         try:
             yield shop

@@ -1,14 +1,11 @@
-"""A test that lacks a command fails and says how to get it."""
+"""Set-up installs the commands that tests of the page need; a test that lacks one fails and says how to get it."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.page.apt import need_command
-from tests.wheel import ROOT
+from tests.page.apt import install_command, need_command
 
 FAKE_APT = """#!/bin/sh
 [ "$1" = install ] && printf '#!/bin/sh\\n' > {folder}/wanted-tool && chmod +x {folder}/wanted-tool
@@ -25,11 +22,12 @@ def test_a_command_that_is_missing_is_asked_for_with_the_one_line_that_installs_
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root installs packages")
-def test_a_command_that_is_missing_is_installed_where_that_is_possible(tmp_path: Path) -> None:
+def test_set_up_installs_a_command_that_is_missing_where_that_is_possible(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     apt = tmp_path / "apt-get"
     apt.write_text(FAKE_APT.format(folder=tmp_path))
     apt.chmod(0o755)
-    code = "from tests.page.apt import need_command; print(need_command('wanted-tool', packages='wanted'))"
-    environment = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == str(tmp_path / "wanted-tool"), done.stderr
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert install_command("wanted-tool", packages="wanted")
+    assert need_command("wanted-tool", packages="wanted") == str(tmp_path / "wanted-tool")

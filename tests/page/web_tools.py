@@ -1,8 +1,9 @@
 """Node, for tests of the page: its packages, its build, and scripts of web/test run through esbuild."""
 
-import fcntl
 import subprocess
 from pathlib import Path
+
+import pytest
 
 from tests.page.apt import need_command
 
@@ -11,23 +12,31 @@ WEB = ROOT / "web"
 _PACKAGES = WEB / "node_modules"
 
 
+_STAMP = _PACKAGES / ".installed"
+_LOCK = WEB / "package-lock.json"
+
+
 def install_packages() -> None:
-    """Node, and the packages of the lock file, if they are not there yet; tests side by side wait for each other."""
-    for command in ("node", "npm"):
-        need_command(command, packages="nodejs npm")
-    stamp = _PACKAGES / ".installed"
-    lock = WEB / "package-lock.json"
-    with (WEB / "package.json").open() as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        if stamp.exists() and stamp.read_bytes() == lock.read_bytes():
-            return
+    """Install the packages of the lock file, if they are not there yet. Set-up calls it; no test does."""
+    if not _is_installed():
         _call(["npm", "ci", "--no-progress"])
-        stamp.write_bytes(lock.read_bytes())
+        _STAMP.write_bytes(_LOCK.read_bytes())
+
+
+def need_packages() -> None:
+    """Fail the test where node or the packages of the lock file are missing, with the line that installs them."""
+    need_command("node", packages="nodejs npm")
+    if not _is_installed():
+        pytest.fail("the tests of the page need the packages of web/package-lock.json; install them: make page-tools")
+
+
+def _is_installed() -> bool:
+    return _STAMP.exists() and _STAMP.read_bytes() == _LOCK.read_bytes()
 
 
 def run_script(script: str, given: bytes, folder: Path) -> bytes:
     """What a script of web/test prints when it is given this."""
-    install_packages()
+    need_packages()
     bundle = folder / f"{Path(script).stem}.mjs"
     bundler = _PACKAGES / ".bin" / "esbuild"
     flags = ["--bundle", "--platform=node", "--format=esm", "--log-level=warning", f"--outfile={bundle}"]
@@ -37,12 +46,12 @@ def run_script(script: str, given: bytes, folder: Path) -> bytes:
 
 def build_page(folder: Path) -> None:
     """Build the page into a folder."""
-    install_packages()
+    need_packages()
     _call(["node", "build.mjs", str(folder)])
 
 
 def check_types() -> None:
-    install_packages()
+    need_packages()
     _call([str(_PACKAGES / ".bin" / "tsc"), "--noEmit"])
 
 

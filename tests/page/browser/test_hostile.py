@@ -3,11 +3,13 @@
 import re
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.attacks import ATTACKS, EVERYTHING
-from tests.page.browser.conftest import TIMEOUT, Visitor, inspector, settled
+from tests.page.browser.conftest import TIMEOUT, Visitor, follow_link, inspector, settled
 from tests.page.hostile_team import NAME
+from tests.page.shop import LONG_TASK
 
 pytestmark = TIMEOUT
 TABS = ("result", "attempts", "calls", "prompt", "events")
@@ -19,6 +21,7 @@ def check_harmless(page: Page) -> None:
     assert page.locator("#app a[href^='javascript']").count() == 0
 
 
+@pytest.mark.slow("opens every view with hostile texts")
 def test_texts_of_models_tools_and_people_never_become_markup(visitor: Visitor) -> None:
     shop = visitor.shop
     tasks: list[dict[str, object]] = [
@@ -47,16 +50,16 @@ def test_texts_of_models_tools_and_people_never_become_markup(visitor: Visitor) 
         assert "window.hacked" in str(shown["answer"])
         for task in ("t1", "t2", "t3"):
             for tab in TABS:
-                page.goto(f"{shop.url}/runs/{run}?task={task}&tab={tab}")
+                follow_link(page, f"/runs/{run}?task={task}&tab={tab}")
                 expect(inspector(page)).to_contain_text(task)
                 expect(inspector(page).get_by_role("tab", selected=True)).to_contain_text(tab.capitalize())
                 check_harmless(page)
-        page.goto(f"{shop.url}/runs/{run}?task=t1&tab=calls")
+        follow_link(page, f"/runs/{run}?task=t1&tab=calls")
         expect(inspector(page).locator("img")).to_be_visible()
         check_harmless(page)
         views = (f"/runs/{run}", f"/compare/{run}/vs/{run}", f"/teams/{NAME}", f"/memory/{NAME}", f"/evals/{NAME}")
         for path in views:
-            page.goto(shop.url + path)
+            follow_link(page, path)
             expect(page.locator("#app")).to_contain_text("window.hacked")
             check_harmless(page)
 
@@ -106,16 +109,19 @@ def test_the_browser_is_told_to_run_and_load_nothing_from_elsewhere(visitor: Vis
     visitor.troubles = [trouble for trouble in visitor.troubles if "evil.test" not in trouble]
 
 
+@pytest.mark.slow("starts a server again and resumes its run")
 def test_a_server_that_is_killed_is_missed_and_the_run_goes_on(visitor: Visitor) -> None:
     visitor.expected = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "net::ERR")
+    analysis = visitor.shop.model.hold(LONG_TASK)
     run = visitor.shop.begin()
     with visitor.visit(f"/runs/{run}") as page:
         expect(page.locator(".gr-card.is-done").first).to_be_visible()
         visitor.shop.kill()
+        analysis.release()
         expect(page.get_by_text("The server does not answer. Trying again …")).to_be_visible()
         expect(page.get_by_role("button", name="Pause")).to_be_disabled()
         expect(page.locator(".gr-card")).to_have_count(10)
-        page.wait_for_timeout(2500)  # a gap long enough to be torn out of the axis
+        page.wait_for_timeout(1200)  # with the start, a gap of 2 s, which is torn out of the axis
         visitor.shop.start()
         expect(page.get_by_text("The server does not answer")).to_have_count(0)
         expect(page.get_by_role("region", name="Needs you")).to_contain_text("refund")
@@ -128,6 +134,7 @@ def test_a_server_that_is_killed_is_missed_and_the_run_goes_on(visitor: Visitor)
         expect(page.locator("main.rp")).to_have_attribute("data-seq", str(entries[-1]["seq"]))
 
 
+@pytest.mark.slow("the page waits before it connects again")
 def test_a_stream_that_is_cut_is_taken_up_after_the_last_entry(visitor: Visitor) -> None:
     visitor.expected = ("net::ERR",)
     with visitor.proxy() as proxy:
@@ -148,7 +155,7 @@ def test_a_stream_that_falls_silent_counts_as_broken(visitor: Visitor) -> None:
     """Silence is 20 seconds of the page's own clock, which the test turns on."""
     visitor.expected = ("net::ERR",)
     last = visitor.shop.show("kept-crash")["summary"]["entries"]
-    with visitor.proxy() as proxy, visitor.visit("/memory", url=proxy.url) as page:
+    with visitor.proxy() as proxy, visitor.visit("/memory", url=proxy.url, own=True) as page:
         page.clock.install()
         proxy.hold_at(f"id: {last}\n".encode())
         page.goto(f"{proxy.url}/runs/kept-crash")

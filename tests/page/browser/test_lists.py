@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.page.browser.conftest import TIMEOUT, Visitor
+from tests.page.browser.conftest import TIMEOUT, Visitor, many_tasks, most_tasks
 from tests.page.shop import Shop
 
 pytestmark = TIMEOUT
@@ -14,7 +14,7 @@ pytestmark = TIMEOUT
 def test_runs_that_need_a_person_come_first_and_lists_follow_by_themselves(visitor: Visitor, ended_run: str) -> None:
     asked: list[str] = []
     with visitor.visit("/?team=incident") as page:
-        expect(page.get_by_role("link", name=re.compile("Audit 500 places"))).to_be_visible()
+        expect(page.get_by_role("link", name=re.compile(f"Audit {many_tasks()} places"))).to_be_visible()
         page.on("request", lambda request: asked.append(request.url))
         run = visitor.shop.begin(approve=True)
         inbox = page.get_by_role("region", name="Needs you")
@@ -32,7 +32,7 @@ def test_runs_are_found_by_text_state_worker_label_and_cost(visitor: Visitor, en
     visitor.shop.wait(run, "complete", "partial")
     with visitor.visit() as page:
         page.keyboard.press("/")
-        page.keyboard.type("audit 500")
+        page.keyboard.type(f"audit {many_tasks()}")
         expect(page.locator(".rl-row")).to_have_count(1)
         expect(page).to_have_url(re.compile("text=audit"))
         page.get_by_label("Search").fill("nothing is called so")
@@ -48,7 +48,9 @@ def test_runs_are_found_by_text_state_worker_label_and_cost(visitor: Visitor, en
         expect(page.get_by_role("link", name="What is checkout?")).to_have_count(0)
         expect(page.locator(".rl-row").first).to_be_visible()
         page.goto(f"{visitor.shop.url}/?cost=0.1&state=partial")
-        expect(page.locator(".rl-row")).to_contain_text(["Audit 2000 places", "Audit 500 places"])
+        expect(page.locator(".rl-row")).to_contain_text(
+            [f"Audit {most_tasks()} places", f"Audit {many_tasks()} places"]
+        )
 
 
 def test_two_runs_are_compared_while_one_goes_on(visitor: Visitor, ended_run: str, waiting_run: str) -> None:

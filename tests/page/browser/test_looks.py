@@ -2,12 +2,13 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.page.browser.conftest import NARROW, TIMEOUT, WIDE, Visitor, inspector, settled
-from tests.page.web_tools import WEB, install_packages
+from tests.page.browser.conftest import NARROW, TIMEOUT, WIDE, Visitor, follow_link, inspector, settled
+from tests.page.web_tools import WEB, need_packages
+from tests.support.hunts import hunt_size
 
 pytestmark = TIMEOUT
 TABLET = {"width": 900, "height": 1100}
@@ -19,6 +20,7 @@ def is_wider_than_the_screen(page: Page) -> bool:
     return page.evaluate("document.documentElement.scrollWidth > innerWidth")
 
 
+@pytest.mark.slow("watches a whole run in a browser")
 def test_one_thumb_is_enough_on_a_phone(visitor: Visitor) -> None:
     run = visitor.shop.begin()
     visitor.shop.wait(run, "needs_input")
@@ -38,6 +40,7 @@ def test_one_thumb_is_enough_on_a_phone(visitor: Visitor) -> None:
         assert not is_wider_than_the_screen(page)
 
 
+@pytest.mark.slow("paints ten views in four sizes")
 def test_no_view_is_wider_than_its_screen(visitor: Visitor, ended_run: str, waiting_run: str) -> None:
     views = (
         *VIEWS,
@@ -45,12 +48,15 @@ def test_no_view_is_wider_than_its_screen(visitor: Visitor, ended_run: str, wait
         f"/runs/{waiting_run}",
         f"/compare/{ended_run}/vs/{waiting_run}",
     )
-    for size in (NARROW, TABLET, WIDE, LARGE):
-        with visitor.visit(size=size) as page:
+    for sizes in ((NARROW,), (TABLET, WIDE, LARGE)):  # a phone has its own pixels and no mouse
+        with visitor.visit(size=sizes[0]) as page:
             for path in views:
-                page.goto(visitor.shop.url + path)
-                expect(page.locator("h1").first).not_to_have_text("…")
-                assert not is_wider_than_the_screen(page), (path, size)
+                follow_link(page, path)
+                for size in sizes:
+                    page.set_viewport_size(size)  # pyright: ignore[reportArgumentType] - a dict as the library wants it
+                    expect(page.locator("h1").first).not_to_have_text("…")
+                    assert not is_wider_than_the_screen(page), (path, size)
+            page.set_viewport_size(sizes[0])  # pyright: ignore[reportArgumentType]
 
 
 def test_slow_tools_with_many_calls_do_not_make_the_page_wider(visitor: Visitor, ended_run: str) -> None:
@@ -158,29 +164,30 @@ def test_on_paper_a_run_is_its_answer_what_is_missing_its_graph_and_its_ledgers(
         assert page.evaluate("getComputedStyle(document.body).color") == "rgb(28, 29, 32)"
 
 
+@pytest.mark.slow("axe-core checks eleven views in a browser")
 def test_every_view_can_be_read_without_seeing_or_with_little_contrast(
     visitor: Visitor, ended_run: str, waiting_run: str
 ) -> None:
-    install_packages()
+    need_packages()
     axe = (Path(WEB) / "node_modules" / "axe-core" / "axe.min.js").read_text()
-    views = [*VIEWS, f"/runs/{waiting_run}", f"/compare/{ended_run}/vs/{waiting_run}"]
-    views += [
-        f"/runs/{ended_run}",
-        *(f"/runs/{ended_run}?task=t1&tab={tab}" for tab in ("attempts", "calls", "prompt")),
-    ]
+    views = hunt_size(
+        quick=[view for view in VIEWS if view != "/runs/kept-crash"],  # looks like the run that ended
+        thorough=[*VIEWS, *(f"/runs/{ended_run}?task=t1&tab={tab}" for tab in ("attempts", "prompt"))],
+    )
+    views += [f"/runs/{waiting_run}", f"/compare/{ended_run}/vs/{waiting_run}"]
+    views += [f"/runs/{ended_run}", f"/runs/{ended_run}?task=t1&tab=calls"]
     with visitor.visit() as page:
+        page.evaluate(axe)
         for path in views:
-            page.goto(visitor.shop.url + path)
+            follow_link(page, path)
             expect(page.locator("h1").first).not_to_have_text("…")
             expect(page.locator(".loading")).to_have_count(0)
-            page.evaluate(axe)
             assert findings(page) == [], path
             page.emulate_media(color_scheme="dark")
             assert findings(page, "color-contrast") == [], f"{path} in the dark"
             page.emulate_media(color_scheme="light")
-        page.goto(visitor.shop.url)
+        follow_link(page, "/")
         page.get_by_role("button", name="New run").click()
-        page.evaluate(axe)
         assert findings(page) == [], "a dialog"
     with visitor.visit(f"/runs/{waiting_run}", size=NARROW) as page:
         expect(page.get_by_role("button", name="Approve")).to_be_visible()
@@ -188,11 +195,18 @@ def test_every_view_can_be_read_without_seeing_or_with_little_contrast(
         assert findings(page) == []
 
 
+_FINDINGS = """async wanted => {
+    const result = await axe.run(document, { runOnly: wanted, resultTypes: ["violations"] });
+    const serious = result.violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+    const places = nodes => nodes.slice(0, 4).map(node => node.html.slice(0, 160));
+    return serious.map(({ id, nodes }) => `${id}: ${places(nodes).join(", ")}`);
+}"""
+
+
 def findings(page: Page, *rules: str) -> list[str]:
-    """What axe-core calls serious or critical, by these rules or all of WCAG's; those about structure do not depend on
-    colours.
+    """Return what axe-core calls serious or critical, by these rules or all of WCAG's.
+
+    Rules about structure do not depend on colours.
     """
     wanted = list(rules) or ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
-    result: dict[str, Any] = page.evaluate("wanted => axe.run(document, {runOnly: wanted})", wanted)
-    serious = [found for found in result["violations"] if found["impact"] in ("serious", "critical")]
-    return [f"{found['id']}: {[node['html'][:160] for node in found['nodes'][:4]]}" for found in serious]
+    return page.evaluate(_FINDINGS, wanted)

@@ -2,13 +2,16 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.browser.conftest import TIMEOUT, Visitor, inspector, settled
+from tests.page.shop import LONG_TASK
 
 pytestmark = TIMEOUT
 
 
+@pytest.mark.slow("watches a whole run in a browser")
 def test_a_plan_is_edited_and_checked_before_it_is_carried_out(visitor: Visitor) -> None:
     run = visitor.shop.begin(approve=True)
     with visitor.visit(f"/runs/{run}") as page:
@@ -45,6 +48,7 @@ def test_a_plan_is_rejected_with_words_and_made_anew(visitor: Visitor) -> None:
 
 
 def test_a_run_is_paused_resumed_cancelled_and_forked(visitor: Visitor) -> None:
+    analysis = visitor.shop.model.hold(LONG_TASK)
     run = visitor.shop.begin()
     with visitor.visit(f"/runs/{run}") as page:
         page.get_by_role("button", name="Pause").click()
@@ -55,6 +59,7 @@ def test_a_run_is_paused_resumed_cancelled_and_forked(visitor: Visitor) -> None:
         page.keyboard.press("x")
         page.get_by_role("button", name="Really cancel?").click()
         expect(page.locator(".rh .chip")).to_have_text("cancelled")
+        analysis.release()
         expect(page.get_by_role("button", name="Fork")).to_be_enabled()
         page.keyboard.press("f")
         preview = page.locator(".rh-confirm")
@@ -66,6 +71,7 @@ def test_a_run_is_paused_resumed_cancelled_and_forked(visitor: Visitor) -> None:
         visitor.shop.client.post(f"/api/runs/{page.url.rsplit('/', 1)[1]}/cancel", json={})
 
 
+@pytest.mark.slow("watches a whole run in a browser")
 def test_who_answers_second_is_told_what_was_said(visitor: Visitor) -> None:
     visitor.expected = ("409",)
     run = visitor.shop.begin()
@@ -85,6 +91,7 @@ def act(page: Page, verb: str) -> None:
 
 
 def test_tasks_of_a_live_run_are_skipped_stopped_and_given_away_in_place(visitor: Visitor) -> None:
+    analysis = visitor.shop.model.hold(LONG_TASK)
     run = visitor.shop.begin()
     with visitor.visit(f"/runs/{run}?task=t9") as page:
         side = inspector(page)
@@ -99,6 +106,7 @@ def test_tasks_of_a_live_run_are_skipped_stopped_and_given_away_in_place(visitor
         page.locator('[data-task="t5"]').click()
         act(page, "Stop attempt")
         expect(page.locator('[data-task="t5"]')).to_have_class(re.compile("is-fail"))
+        analysis.release()
         expect(side).to_contain_text("operator stopped it")
         expect(page).to_have_url(re.compile(run))
         visitor.shop.client.post(f"/api/runs/{run}/cancel", json={})

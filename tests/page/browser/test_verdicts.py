@@ -6,12 +6,12 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from chargehand import Plan, Policy, Reply, Request, ScriptedModel, Supervisor, Task, Team, ToolCall, Worker, tool
 from chargehand.engine.plan import TaskId
 from chargehand.engine.policy import Retry
-from tests.page.browser.conftest import TIMEOUT, inspector
+from tests.page.browser.conftest import TIMEOUT, WIDE, Pages, inspector
 from tests.server.api import Garden
 from tests.server.door_teams import cases
 from tests.server.running import TOKEN, running, settings_in
@@ -81,12 +81,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    try:
-        yield context.new_page()
-    finally:
-        context.close()
+def page(pages: Pages) -> Iterator[Page]:
+    with pages.take("light", WIDE) as page:
+        yield page
 
 
 def asking(home: Garden, page: Page, team: str) -> tuple[str, Locator]:

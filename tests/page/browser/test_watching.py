@@ -2,10 +2,12 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
-from tests.page.browser.conftest import TIMEOUT, Visitor, inspector, settled
-from tests.page.shop import CASCADE, SLOW
+from tests.page.browser.conftest import TIMEOUT, Visitor, follow_link, inspector, many_tasks, settled
+from tests.page.shop import CASCADE, LONG_TASK, SLOW
+from tests.support.hunts import hunt_size
 
 pytestmark = TIMEOUT
 
@@ -15,6 +17,7 @@ def places(page: Page) -> list[str]:
     return page.locator(".gr-card").evaluate_all("cards => cards.map(card => card.getAttribute('transform'))")
 
 
+@pytest.mark.slow("watches a whole run in a browser")
 def test_a_run_from_the_request_to_the_answer(visitor: Visitor) -> None:
     with visitor.visit("/?team=incident") as page:
         expect(page.get_by_role("button", name="New run")).to_be_visible()
@@ -37,6 +40,7 @@ def test_a_run_from_the_request_to_the_answer(visitor: Visitor) -> None:
         expect(page.locator(".tm-ghost").first).to_be_attached()
         visitor.picture(page, "plan")
         before = places(page)
+        analysis = visitor.shop.model.hold(LONG_TASK)
         page.keyboard.press("a")
         expect(page.locator(".gr-card.is-run").first).to_be_visible()
         expect(page.locator(".tm-bar.is-open").first).to_be_attached()
@@ -48,6 +52,7 @@ def test_a_run_from_the_request_to_the_answer(visitor: Visitor) -> None:
         with visitor.visit(page.url.removeprefix(visitor.shop.url)) as late:
             expect(late.locator('[data-task="t7"]')).to_have_class(re.compile("is-ask"))
             assert places(late) == before
+        analysis.release()
         needs.get_by_role("button", name="Approve").click()
         expect(needs).to_have_count(0)
         expect(page.locator(".rh .chip")).to_have_text("partial")
@@ -154,13 +159,17 @@ def test_the_past_of_a_live_run_can_be_looked_at(visitor: Visitor, waiting_run: 
         expect(page.locator('[data-task="t7"]')).to_have_class(re.compile("is-ask"))
 
 
+@pytest.mark.slow("watches a whole run in a browser")
 def test_what_fell_with_a_failed_task_is_red_and_named_once(visitor: Visitor) -> None:
     run = visitor.shop.begin(CASCADE)
-    with visitor.visit(f"/runs/{run}") as page:
+    with visitor.visit("/memory", own=True) as page:
+        page.clock.install()
+        page.goto(f"{visitor.shop.url}/runs/{run}")
         expect(page.locator(".gr-card.is-skip")).to_have_count(4)
         expect(page.locator(".gr-edge.is-cut")).not_to_have_count(0)
         expect(inspector(page)).to_contain_text("and so t5")
         expect(page.get_by_role("region", name="Needs you")).to_be_visible()
+        page.clock.fast_forward(5000)  # a wait is torn out of the axis after 2 s
         expect(page.locator(".tm-torn-word")).to_have_text("waiting for you")
         visitor.picture(page, "cascade")
         page.get_by_role("button", name="Reject …").click()
@@ -180,8 +189,8 @@ def test_a_run_says_which_cap_ended_it_and_warns_before(visitor: Visitor) -> Non
 
 
 def test_hundreds_of_tasks_are_a_map_of_cells(visitor: Visitor) -> None:
-    with visitor.visit("/runs/incident-500") as page:
-        expect(page.locator(".wf-cell")).to_have_count(500)
+    with visitor.visit(f"/runs/incident-{many_tasks()}") as page:
+        expect(page.locator(".wf-cell")).to_have_count(many_tasks())
         expect(page.locator(".tm-row")).not_to_have_count(0)
         assert page.locator(".tm-row").count() < 100
         expect(inspector(page)).to_contain_text("no such ledger")
@@ -204,13 +213,15 @@ def test_a_repeated_task_opens_in_place(visitor: Visitor) -> None:
         expect(card.first).not_to_have_class(re.compile("is-far"))
 
 
+@pytest.mark.slow("paints eight runs")
 def test_every_recorded_history_can_be_looked_at(visitor: Visitor) -> None:
     lines = visitor.shop.client.get("/api/runs?limit=200&text=kept-").json()["runs"]
     assert len(lines) >= 17
+    lines = lines[:: hunt_size(quick=3, thorough=1)]
     with visitor.visit("/runs/kept-crash") as page:
         settled(page)
         for line in lines:
-            page.goto(f"{visitor.shop.url}/runs/{line['run']}")
+            follow_link(page, f"/runs/{line['run']}")
             expect(page.locator("main.rp")).to_have_attribute("data-seq", str(line["entries"]))
             expect(page.locator(".rh .chip")).to_be_visible()
 
