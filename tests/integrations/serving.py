@@ -1,7 +1,6 @@
 """Servers for tests of protocols: one in a process of its own that can be killed, and teams that ask."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -23,6 +22,8 @@ from chargehand import (
     Worker,
     tool,
 )
+from tests.cli.commands import environment
+from tests.cli.forked import Forked
 from tests.server.api import Garden
 from tests.server.running import TOKEN
 
@@ -33,26 +34,27 @@ class Process:
     def __init__(self, folder: Path, *plugins: str, port: int = 0, team: str = "") -> None:
         options = [word for plugin in plugins for word in ("--plugin", f"chargehand.integrations.{plugin}:api")]
         places = ["--team", team or str(folder / "team"), "--data", str(folder / "data"), "--port", str(port)]
-        self.popen = subprocess.Popen(
-            [sys.executable, "-m", "chargehand", "serve", *places, *options],
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env={**os.environ, "CHARGEHAND_TOKEN": TOKEN, "PYTHONPATH": os.pathsep.join((str(folder), *sys.path))},
-        )
-        assert self.popen.stdout is not None
-        line = next(line for line in self.popen.stdout if "http://127.0.0.1" in line)
+        source, target = os.pipe()
+        with Path(os.devnull).open("r+b") as nothing:
+            self._process = Forked(
+                ["serve", *places, *options],
+                folder=folder,
+                environment=environment(CHARGEHAND_TOKEN=TOKEN),
+                streams=(nothing.fileno(), target, nothing.fileno()),
+            )
+        os.close(target)
+        self._output = os.fdopen(source)
+        line = next(line for line in self._output if "http://127.0.0.1" in line)
         self.url = "http://" + line.partition("http://")[2].split()[0]
         self.headers = {"Authorization": f"Bearer {TOKEN}"}
 
     def kill(self) -> None:
-        self.popen.kill()
-        self.popen.wait()
+        self._process.kill()
+        self._process.wait()
 
     def close(self) -> None:
-        self.popen.kill()
-        self.popen.communicate()
+        self.kill()
+        self._output.close()
 
 
 @contextmanager
