@@ -272,7 +272,6 @@ serial = Team(workers, name="serial", supervisor=Supervisor(plan=plan, model=Scr
 
 
 @every_door
-@pytest.mark.usefixtures("fork_server")
 def test_an_answer_cut_by_kill_9_counts_once_when_it_is_sent_again(name: str, tmp_path: Path) -> None:
     (tmp_path / "served.py").write_text(_TEAM)
     (tmp_path / "paid").mkdir()
