@@ -1,10 +1,12 @@
 """Vectors over HTTP: what is sent, what is believed, what is tried again, and which handle leads where."""
 
+import asyncio
 import json
 import struct
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -203,8 +205,11 @@ async def test_a_large_reply_is_read_beside_the_event_loop() -> None:
     large = b'{"data":[' + b",".join(b'{"embedding":[%b1]}' % (b"0.0123456789," * 4000) for _ in range(64)) + b"]}"
     small = b'{"data":[{"embedding":[%b1]}]}' % (b"0.0123456789," * 4000)
 
+    # threads of its own: those of other tests have the usual names
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(thread_name_prefix="beside this loop"))
+
     def beside() -> bool:
-        return any(thread.name.startswith("asyncio_") for thread in threading.enumerate())
+        return any(thread.name.startswith("beside this loop") for thread in threading.enumerate())
 
     async with loopback(lambda asked: whole(large if len(asked.body) > 200 else small)) as server:
         model = find_embedding(f"openai+{server.url}#wide", nothing, price=FREE)
