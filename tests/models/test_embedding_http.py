@@ -30,6 +30,7 @@ from chargehand.models.guard import Guarded
 from chargehand.models.http import Timeouts
 from chargehand.models.prices import FREE
 from tests.models.loopback import Asked, Loopback, Move, loopback, whole
+from tests.support.closing import closing
 
 KEY = "sk-very-secret-0123456789"
 SOON = Retry(base=0.01, ceiling=0.02)
@@ -214,12 +215,12 @@ async def test_a_large_reply_is_read_beside_the_event_loop() -> None:
     async with loopback(lambda asked: whole(large if len(asked.body) > 200 else small)) as server:
         model = find_embedding(f"openai+{server.url}#wide", nothing, price=FREE)
         assert model is not None
-        assert len(await model.embed(["t"])) == 1
-        assert not beside()
-        assert len(await model.embed(["t"] * 64)) == 64
-        assert beside()
-        assert model.width == 4001
-        await model.close()
+        async with closing(model):
+            assert len(await model.embed(["t"])) == 1
+            assert not beside()
+            assert len(await model.embed(["t"] * 64)) == 64
+            assert beside()
+            assert model.width == 4001
 
 
 # --- handles
@@ -240,11 +241,11 @@ async def test_a_handle_leads_to_its_server(handle: str, variables: dict[str, st
         lookup = {name: value.format(server.url) for name, value in variables.items()}.get
         model = find_embedding(handle.format(server.url), lookup)
         assert isinstance(model, HttpEmbedding)
-        assert model.handle == handle.format(server.url).strip()
-        assert len(await model.embed(["hello"])) == 1
-        assert server.asked[0].json["model"] == "m"
-        assert ("authorization" in server.asked[0].headers) == ("OPENAI_API_KEY" in variables)
-        await model.close()
+        async with closing(model):
+            assert model.handle == handle.format(server.url).strip()
+            assert len(await model.embed(["hello"])) == 1
+            assert server.asked[0].json["model"] == "m"
+            assert ("authorization" in server.asked[0].headers) == ("OPENAI_API_KEY" in variables)
 
 
 def test_words_have_no_embedding_and_auto_has_one_only_where_it_is_here(tmp_path: Path) -> None:
