@@ -1,6 +1,5 @@
 """Servers for tests of protocols: one in a process of its own that can be killed, and teams that ask."""
 
-import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -22,8 +21,7 @@ from chargehand import (
     Worker,
     tool,
 )
-from tests.cli.commands import environment
-from tests.cli.forked import Forked
+from tests.cli.commands import Speaking
 from tests.server.api import Garden
 from tests.server.running import TOKEN
 
@@ -34,27 +32,16 @@ class Process:
     def __init__(self, folder: Path, *plugins: str, port: int = 0, team: str = "") -> None:
         options = [word for plugin in plugins for word in ("--plugin", f"chargehand.integrations.{plugin}:api")]
         places = ["--team", team or str(folder / "team"), "--data", str(folder / "data"), "--port", str(port)]
-        source, target = os.pipe()
-        with Path(os.devnull).open("r+b") as nothing:
-            self._process = Forked(
-                ["serve", *places, *options],
-                folder=folder,
-                environment=environment(CHARGEHAND_TOKEN=TOKEN),
-                streams=(nothing.fileno(), target, nothing.fileno()),
-            )
-        os.close(target)
-        self._output = os.fdopen(source)
-        line = next(line for line in self._output if "http://127.0.0.1" in line)
+        self._command = Speaking(folder, "serve", *places, *options, CHARGEHAND_TOKEN=TOKEN)
+        line = next(line for line in self._command.output if "http://127.0.0.1" in line)
         self.url = "http://" + line.partition("http://")[2].split()[0]
         self.headers = {"Authorization": f"Bearer {TOKEN}"}
 
     def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        self._command.kill()
 
     def close(self) -> None:
-        self.kill()
-        self._output.close()
+        self._command.kill()
 
 
 @contextmanager
