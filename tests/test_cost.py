@@ -12,6 +12,7 @@ from chargehand.engine.roster import Agent, Roster
 from chargehand.journal.memory import MemoryJournal
 from chargehand.runtime.executor import Done, StepContext
 from chargehand.runtime.runner import Runner
+from tests.support.hunts import hunt_size
 
 MOST = 250
 
@@ -21,8 +22,9 @@ async def test_a_task_costs_few_calls() -> None:
 
 
 async def test_four_times_the_tasks_cost_four_times_the_calls() -> None:
-    small = await calls_a_task(layered(1000), width=1000)
-    large = await calls_a_task(layered(4000), width=1000)
+    count = hunt_size(quick=250, thorough=1000)
+    small = await calls_a_task(layered(count), width=1000)
+    large = await calls_a_task(layered(4 * count), width=1000)
     assert large <= 1.1 * small
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.syntax import functions
+
 SRC = Path(__file__).parents[1] / "src" / "chargehand"
 
 ALWAYS = frozenset({"goal", "instruction", "message"})
@@ -74,15 +76,8 @@ ALLOWED = {
 
 def in_band_readings(source: str, names: frozenset[str] = NAMES) -> Iterator[tuple[int, str]]:
     """Where code matches on the text of an event: line and expression."""
-    functions = [
-        node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    read: set[ast.AST] = set()
-    for function in functions:
-        if function in read:  # inside one that was read
-            continue
+    for function in functions(ast.parse(source), nested=False):
         nodes = list(ast.walk(function))
-        read.update(nodes)
         aliases = _aliases(nodes)
         for node in nodes:
             if isinstance(node, ast.Compare | ast.Call) and _is_match_on_text(node, aliases, names):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.syntax import functions
+
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "chargehand"
 
@@ -75,11 +77,10 @@ def test_no_function_is_longer_than_sixty_lines() -> None:
     """Complexity is ruff's business; it cannot count lines."""
     long: list[str] = []
     for path in SRC.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                lines = (node.end_lineno or node.lineno) - node.lineno + 1
-                if lines > MAX_FUNCTION_LINES:
-                    long.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name} has {lines} lines")
+        for function in functions(ast.parse(path.read_text(encoding="utf-8"))):
+            lines = (function.end_lineno or function.lineno) - function.lineno + 1
+            if lines > MAX_FUNCTION_LINES:
+                long.append(f"{path.relative_to(ROOT)}:{function.lineno} {function.name} has {lines} lines")
     assert long == []
 
 

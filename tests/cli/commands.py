@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO
+from typing import IO, Self
 
 from tests.cli.forked import Forked
 
@@ -62,6 +62,30 @@ def _run(folder: Path, source: IO[bytes], *words: str | Path, code: str | None =
             process.kill()
             raise
         return Done(list(words), status, _text(output), _text(errors))
+
+
+class Speaking:
+    """One command that is still running, of which the test reads what it prints. It ends with the block."""
+
+    def __init__(self, folder: Path, *words: str | Path, **variables: str) -> None:
+        source, target = os.pipe()
+        with Path(os.devnull).open("r+b") as nothing:
+            streams = nothing.fileno(), target, nothing.fileno()
+            self.process = Forked(words, folder=folder, environment=environment(**variables), streams=streams)
+        os.close(target)
+        self.output = os.fdopen(source)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """End it with SIGKILL, unless it has ended."""
+        self.process.kill()
+        self.process.wait()
+        self.output.close()
 
 
 def _text(file: IO[bytes]) -> str:
@@ -119,6 +143,17 @@ def printed_command(output: str) -> list[str]:
     line = next(line for line in output.splitlines() if line.strip().startswith("go on"))
     command = line.partition("chargehand ")[2].partition("  (")[0]
     return shlex.split(command)
+
+
+def quick_example(folder: Path, name: str, factor: float = 0.05) -> Path:
+    """Copy an example script to a folder, with shorter work; the order of its events stays."""
+    story = json.loads((EXAMPLES / name).read_text())
+    for part in (*story["roster"]["agents"], *(move for moves in story["moves"].values() for move in moves)):
+        if "seconds" in part:
+            part["seconds"] *= factor
+    path = folder / name
+    path.write_text(json.dumps(story))
+    return path
 
 
 def run_of(done: Done) -> str:

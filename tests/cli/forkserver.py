@@ -20,7 +20,7 @@ from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
 from shutil import rmtree
 from types import ModuleType
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -49,40 +49,65 @@ def serve(path: str) -> Command:
     listener.listen(16)
     gc.collect()
     gc.freeze()
-    with selectors.DefaultSelector() as selector:
-        selector.register(listener, selectors.EVENT_READ)
-        selector.register(0, selectors.EVENT_READ)
-        os.write(1, b"!")
-        while all(key.fileobj is listener for key, _ in selector.select()):
-            connection, _ = listener.accept()
-            if os.fork() == 0:
-                break
-            connection.close()
-            _reap()
-        else:
-            listener.close()
-            rmtree(Path(path).parent)
-            sys.exit(0)
-    listener.close()
-    return _fork(connection)
+    selector = selectors.DefaultSelector()
+    selector.register(listener, selectors.EVENT_READ)
+    selector.register(0, selectors.EVENT_READ)
+    os.write(1, b"!")
+    while True:
+        for key, _ in selector.select():
+            if isinstance(key.data, _Child):
+                selector.unregister(key.fd)
+                key.data.report()
+            elif key.fd == 0:
+                _close(selector)
+                rmtree(Path(path).parent)
+                sys.exit(0)
+            else:
+                connection, _ = listener.accept()
+                _, descriptors, _, _ = socket.recv_fds(connection, 1, 4)
+                if not descriptors:  # the other side has ended
+                    connection.close()
+                    continue
+                file, *streams = descriptors
+                pid = os.fork()
+                if pid == 0:
+                    connection.close()
+                    _close(selector)
+                    return _take_over(file, streams)
+                for number in (file, *streams):
+                    os.close(number)
+                child = _Child(pid, os.pidfd_open(pid), connection)
+                with suppress(OSError):
+                    connection.send(str(pid).encode())
+                selector.register(child.pidfd, selectors.EVENT_READ, child)
 
 
-def _reap() -> None:
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            continue
+class _Child(NamedTuple):
+    """A command under way, and who waits for its end."""
+
+    pid: int
+    pidfd: int
+    connection: socket.socket
+
+    def report(self) -> None:
+        status = os.waitpid(self.pid, 0)[1]
+        os.close(self.pidfd)
+        with self.connection, suppress(OSError):
+            self.connection.send(str(status).encode())
 
 
-def _fork(connection: socket.socket) -> Command:
-    """The command's process comes back; the one between waits for it, says how it ended, and ends."""
-    _, (file, *streams), _, _ = socket.recv_fds(connection, 1, 4)
-    pid = os.fork()
-    if pid:
-        with suppress(OSError):
-            connection.send(str(pid).encode())
-            connection.send(str(os.waitpid(pid, 0)[1]).encode())
-        os._exit(0)
-    connection.close()
+def _close(selector: selectors.BaseSelector) -> None:
+    """Close all that the server has open, but its standard streams."""
+    for key in tuple(selector.get_map().values()):
+        if isinstance(key.data, _Child):
+            key.data.connection.close()
+        if key.fd:
+            os.close(key.fd) if isinstance(key.fileobj, int) else cast("socket.socket", key.fileobj).close()
+    selector.close()
+
+
+def _take_over(file: int, streams: Sequence[int]) -> Command:
+    """Read the command of this process, and use its streams."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -110,7 +135,9 @@ def _run(command: Command) -> None:
     os.environ.clear()
     os.environ.update(command.environment)
     sys.stdin = TextIOWrapper(BufferedReader(FileIO(0, "r", closefd=False)), "utf-8", "surrogateescape")
-    sys.stdout = TextIOWrapper(BufferedWriter(FileIO(1, "w", closefd=False)), "utf-8", "surrogateescape")
+    sys.stdout = TextIOWrapper(
+        BufferedWriter(FileIO(1, "w", closefd=False)), "utf-8", "surrogateescape", line_buffering=os.isatty(1)
+    )
     sys.stderr = TextIOWrapper(
         BufferedWriter(FileIO(2, "w", closefd=False)), "utf-8", "backslashreplace", line_buffering=True
     )

@@ -7,12 +7,12 @@ import re
 import select
 import signal
 import struct
-import subprocess
 import termios
 import time
 from pathlib import Path
 
-from tests.cli.commands import COMMAND, environment
+from tests.cli.commands import environment
+from tests.cli.forked import Forked
 
 _STEERING = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
 
@@ -24,14 +24,11 @@ class Terminal:
         self._screen, keyboard = pty.openpty()
         fcntl.ioctl(keyboard, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.drawn = b""
-        self.process = subprocess.Popen(
-            [*COMMAND, *map(str, words)],
-            cwd=folder,
-            env=environment(**{"TERM": "xterm", **more}),
-            stdin=keyboard,
-            stdout=keyboard,
-            stderr=keyboard,
-            start_new_session=True,
+        self.process = Forked(
+            words,
+            folder=folder,
+            environment=environment(**{"TERM": "xterm", **more}),
+            streams=(keyboard, keyboard, keyboard),
         )
         os.close(keyboard)
 

@@ -1,10 +1,9 @@
 """What a person sees when models, time or money fail a team: the best there is, what is missing, what to do next."""
 
 import json
+import os
 import re
 import shutil
-import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,8 @@ import pytest
 
 from chargehand.engine.events import RunEnded
 from chargehand.journal.store import read_run
-from tests.cli.commands import COMMAND, EXAMPLES, JOURNAL, Done, chargehand, environment
+from tests.cli.commands import EXAMPLES, JOURNAL, ROOT, Done, Speaking, chargehand, environment
+from tests.cli.forked import Forked
 
 ASKED = "How many passengers did each line carry in total in May? What do our notes say about bicycles?"
 PASSENGERS = "North 452, South 279"
@@ -24,22 +24,14 @@ class Provider:
     """A fault server in a process of its own, which can die."""
 
     def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [*COMMAND, "fault-server", "--port", "0"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=environment(),
-        )
-        assert self.process.stdout is not None
-        self.origin = self.process.stdout.readline().strip()
+        self._command = Speaking(ROOT, "fault-server", "--port", "0")
+        self.origin = self._command.output.readline().strip()
 
     def address(self, mode: str) -> dict[str, str]:
         return {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": f"{self.origin}/fault/{mode}/v1"}
 
     def die(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.communicate(timeout=10)
+        self._command.kill()
 
 
 @pytest.fixture(scope="module")
@@ -127,9 +119,10 @@ def test_without_a_planner_one_worker_gets_the_whole_request(tmp_path: Path, pro
     assert "ending: partial (gaps)" in done.stderr
 
 
+@pytest.mark.slow("half of the time of the run passes, and the work needs the rest")
 def test_a_planner_that_never_answers_leaves_time_for_the_work(tmp_path: Path, provider: Provider) -> None:
     team = ferry(tmp_path, more=f"supervisor: {{planner: {REMOTE}}}")
-    done = asked(team, provider, "hang-before-headers", "--timeout", "9s")
+    done = asked(team, provider, "hang-before-headers", "--timeout", "4s")
     assert done.returncode == 3, done.stderr
     assert PASSENGERS in done.stdout
     assert "no plan could be made (the time allowed to plan was over)" in done.stdout
@@ -139,15 +132,16 @@ def test_a_planner_that_never_answers_leaves_time_for_the_work(tmp_path: Path, p
 
 
 def test_where_nobody_answers_in_time_the_time_is_what_is_missing(tmp_path: Path, provider: Provider) -> None:
-    done = asked(ferry(tmp_path, model=REMOTE), provider, "hang-before-headers", "--timeout", "2s")
+    done = asked(ferry(tmp_path, model=REMOTE), provider, "hang-before-headers", "--timeout", "500ms")
     assert (done.returncode, done.stdout) == (5, "")
     assert "There is no answer: the time ran out. Give it more time and run it again" in done.stderr
     assert "once more:   python -m chargehand run --reuse one --timeout TIME\n" in done.stderr
 
 
+@pytest.mark.slow("the time of the run passes, and the work needs some of it")
 def test_near_the_deadline_what_is_done_is_answered(tmp_path: Path, provider: Provider) -> None:
     team = ferry(tmp_path, analyst=REMOTE)
-    done = asked(team, provider, "hang-before-headers", "--timeout", "3s")
+    done = asked(team, provider, "hang-before-headers", "--timeout", "2s")
     assert done.returncode == 5, done.stderr
     assert BICYCLES in done.stdout
     assert (
@@ -223,19 +217,25 @@ def test_a_provider_that_dies_half_way_costs_only_what_came_after(tmp_path: Path
         {"id": "then", "worker": "archivist", "instruction": "Say what the notes say about them.", "after": ["first"]},
     ]
     (team / "plan.json").write_text(json.dumps({"goal": ASKED, "tasks": tasks}))
-    words = [*COMMAND, "run", "--plan", "plan.json", "--run", "one"]
-    env = {**environment(), **provider.address("late")}
-    with subprocess.Popen(words, cwd=team, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
-        assert run.stderr is not None
-        heard = ""
-        while not re.search(r" then +archivist +started", heard):
-            line = run.stderr.readline()
-            assert line, heard
-            heard += line
+    output = tmp_path / "output.txt"
+    heard, said = os.pipe()
+    with Path(os.devnull).open("rb") as nothing, output.open("wb") as file:
+        words = ("run", "--plan", "plan.json", "--run", "one")
+        variables = environment(**provider.address("late"))
+        streams = nothing.fileno(), file.fileno(), said
+        run = Forked(words, folder=team, environment=variables, streams=streams)
+    os.close(said)
+    with os.fdopen(heard) as progress:
+        shown = ""
+        while not re.search(r" then +archivist +started", shown):
+            line = progress.readline()
+            assert line, shown
+            shown += line
         provider.die()
-        out, rest = run.communicate(timeout=30)
-    assert run.returncode == 3, heard + rest
-    assert heard.startswith("notice: Part of this is not the work of a language model")
+        shown += progress.read()
+    assert run.wait(timeout=30) == 3, shown
+    out = output.read_text()
+    assert shown.startswith("notice: Part of this is not the work of a language model")
     assert re.search(r"Count the passengers of May\..*\[first\]", out, re.DOTALL)  # the first echoes its task
     assert re.search(r"Say what the notes say about them[^\n]*: .* can be reached, then try again\. \[then\]", out)
-    assert "chargehand run --reuse one" in rest
+    assert "chargehand run --reuse one" in shown

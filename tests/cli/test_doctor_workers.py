@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from tests.cli.commands import EXAMPLES, JOURNAL, Done, Underway, chargehand, script, task
+from tests.cli.commands import JOURNAL, Done, Underway, chargehand, quick_example, script, task
 from tests.cli.test_terminal import EVIL, steering
 
 DEAD = {"fail": "network", "message": "the line went dead"}
@@ -23,7 +23,7 @@ def dead_line(folder: Path) -> None:
 
 
 def test_everybody_who_was_called_has_a_line(tmp_path: Path) -> None:
-    assert chargehand(tmp_path, "play", EXAMPLES / "cascade.json").returncode == 0
+    assert chargehand(tmp_path, "play", quick_example(tmp_path, "cascade.json")).returncode == 0
     done = chargehand(tmp_path, "doctor", "--workers")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0].split() == [

@@ -1,14 +1,11 @@
 """A team is killed while it works, and goes on: what was finished is not asked for and not done again."""
 
-import os
-import signal
-import subprocess
 import time
 from pathlib import Path
 
 from chargehand.engine.events import AttemptSucceeded
 from chargehand.journal.store import read_run
-from tests.cli.commands import COMMAND, JOURNAL, environment
+from tests.cli.commands import JOURNAL, Underway, chargehand
 
 TEAM = """
 version: 1
@@ -54,24 +51,15 @@ def test_a_killed_team_goes_on_and_repeats_only_what_was_under_way(tmp_path: Pat
     (tmp_path / "team.yaml").write_text(TEAM)
     (tmp_path / "shelves.py").write_text(TOOLS)
     counted = tmp_path / "counted.txt"
-    words = [*COMMAND, "run", REQUEST, "--run", "bread"]
-    process = subprocess.Popen(words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = Underway(tmp_path, "run", REQUEST, "--run", "bread").process
     try:
         waits_for(lambda: counted.exists() and len(counted.read_text().split()) == 3)
         waits_for(lambda: finished(tmp_path / JOURNAL) == 2)
     finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
+        process.kill()
+        process.wait()
     (tmp_path / "go").touch()
-    done = subprocess.run(
-        [*COMMAND, "resume", "bread"],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=40,
-    )
+    done = chargehand(tmp_path, "resume", "bread")
     assert done.returncode == 0, done.stderr
     assert sorted(counted.read_text().split()) == ["lower", "lower", "middle", "upper"]
     assert "5" in done.stdout

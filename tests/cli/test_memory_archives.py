@@ -103,7 +103,7 @@ class _Letters(BaseHTTPRequestHandler):
 
 def test_vectors_are_made_afterwards_and_then_meanings_are_compared(tmp_path: Path) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Letters)
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         handle = f"openai+http://127.0.0.1:{server.server_port}/v1#letters"
         here = desk(tmp_path, TEAM.replace("What we found., embed: words", f'What we found., embed: "{handle}"'))

@@ -69,7 +69,7 @@ def test_the_exit_code_says_whether_all_some_or_none_answered(here: Path) -> Non
 
 
 def test_a_worker_who_takes_too_long_is_one_entry_and_json_is_nothing_else(here: Path) -> None:
-    words = ["How many anvils are in stock? What is 3 * 4?", "--worker", "cid", "--worker", "ann", "--timeout", "2s"]
+    words = ["How many anvils are in stock? What is 3 * 4?", "--worker", "cid", "--worker", "ann", "--timeout", "1s"]
     done = chargehand(here, "message", *words, "--json")
     assert done.returncode == 3, done.stderr
     told = json.loads(done.stdout)

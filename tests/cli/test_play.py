@@ -4,7 +4,6 @@ import json
 import os
 import re
 import sqlite3
-import subprocess
 import time
 from pathlib import Path
 
@@ -13,13 +12,14 @@ import pytest
 
 from chargehand.engine.events import Entry, RunReleased
 from chargehand.journal.store import read_run
-from tests.cli.commands import COMMAND, EXAMPLES, JOURNAL, Done, Underway, chargehand, environment, run_of, script, task
+from tests.cli.commands import JOURNAL, Done, Underway, chargehand, environment, quick_example, run_of, script, task
+from tests.cli.forked import Forked
 
 
 @pytest.fixture(scope="module")
 def cascade(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     folder = tmp_path_factory.mktemp("cascade")
-    return folder, chargehand(folder, "play", EXAMPLES / "cascade.json", "--run", "cascade")
+    return folder, chargehand(folder, "play", quick_example(folder, "cascade.json"), "--run", "cascade")
 
 
 def test_the_example_plays_to_a_complete_end(cascade: tuple[Path, Done]) -> None:
@@ -73,10 +73,11 @@ def test_the_journal_lists_what_it_holds(cascade: tuple[Path, Done]) -> None:
 
 
 def test_a_run_with_gaps_says_so(tmp_path: Path) -> None:
-    done = chargehand(tmp_path, "play", EXAMPLES / "gaps.json", "--jsonl")
+    example = quick_example(tmp_path, "gaps.json")
+    done = chargehand(tmp_path, "play", example, "--jsonl")
     assert done.returncode == 3
     assert "T3 skipped (input: it needs 'T1', which did not deliver)" in done.stderr
-    assert f"chargehand play {EXAMPLES / 'gaps.json'} --reuse {run_of(done)}" in done.stderr
+    assert f"chargehand play {example} --reuse {run_of(done)}" in done.stderr
     told = [msgspec.json.decode(line, type=Entry) for line in done.stdout.splitlines()]
     assert told == read_run(tmp_path / JOURNAL, run_of(done))
     assert "Late parcels" not in done.stdout.splitlines()[0]
@@ -270,10 +271,11 @@ def test_a_reader_who_goes_away_does_not_end_the_run(tmp_path: Path) -> None:
     file = script(tmp_path, task("a"), task("b", "a"), otherwise={"seconds": 0.1})
     gone, end = os.pipe()
     os.close(gone)
-    words = [*COMMAND, "play", str(file), "--run", "alone", "--jsonl"]
-    done = subprocess.run(words, cwd=tmp_path, env=environment(), stdout=end, stderr=end, check=False, timeout=20)
+    words = ("play", file, "--run", "alone", "--jsonl")
+    with Path(os.devnull).open("rb") as nothing:
+        run = Forked(words, folder=tmp_path, environment=environment(), streams=(nothing.fileno(), end, end))
     os.close(end)
-    assert done.returncode == 0
+    assert run.wait(timeout=20) == 0
     assert "ending: complete" in chargehand(tmp_path, "runs", "show", "alone").stdout
 
 

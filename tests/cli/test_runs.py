@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import EXAMPLES, JOURNAL, chargehand, script, task
+from tests.cli.commands import JOURNAL, chargehand, quick_example, script, task
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A journal with three runs: the cascade, and twice nearly the same."""
     folder = tmp_path_factory.mktemp("runs")
-    assert chargehand(folder, "play", EXAMPLES / "cascade.json", "--run", "cascade").returncode == 0
+    assert chargehand(folder, "play", quick_example(folder, "cascade.json"), "--run", "cascade").returncode == 0
     file = script(folder, task("a"), task("b", "a"), answers=[{"result": "It is\nfine."}])
     assert chargehand(folder, "play", file, "--run", "one").returncode == 0
     changed = script(

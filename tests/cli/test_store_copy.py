@@ -37,6 +37,7 @@ from tests.cli.commands import Done, Underway, chargehand, python
 from tests.histories.kept import entries_of, names, read_lines
 from tests.stores.samples import noted
 from tests.stores.test_records import fill, records
+from tests.support.hunts import hunt_size
 from tests.test_histories import Understudy
 
 OPEN = "open"
@@ -112,14 +113,14 @@ async def _is_equal(source: Path, target: Path | str) -> None:
     ours, theirs = (sorted(list_runs(url), key=lambda row: row.number) for url in journals)
     assert [(row.run, row.seq) for row in ours] == [(row.run, row.seq) for row in theirs]
     assert not any(row.held for row in theirs)
-    for row in ours:
-        pair = [read_run(url, row.run) for url in journals]
-        assert pair[0] == pair[1]
-        assert replay(pair[0]) == replay(pair[1])
-        assert trace(row.run, pair[0]) == trace(row.run, pair[1])
     examples: list[object] = []
-    for url in journals:
-        async with opened(url) as journal:
+    async with opened(journals[0]) as original, opened(journals[1]) as copied:
+        for row in ours:
+            pair = [await journal.read(row.run) for journal in (original, copied)]
+            assert pair[0] == pair[1]
+            assert replay(pair[0]) == replay(pair[1])
+            assert trace(row.run, pair[0]) == trace(row.run, pair[1])
+        for journal in (original, copied):
             assert await journal.example_teams() == ["desk"]
             examples.append(await journal.route_examples("desk").list())
     assert examples[0] == examples[1]
@@ -173,8 +174,11 @@ def test_a_copy_that_was_killed_is_completed_by_the_same_command(
 ) -> None:
     target = request.getfixturevalue("postgres_store") if kind == "postgresql" else str(tmp_path / "target")
     within_long = sum(row.seq for row in list_runs(filled / "runs.db") if row.run != LONG) + 1
-    deaths = {"entries": (1, 500, within_long, within_long + 501), "things": (1,), "turns": (1,), "passages": (1,)}
-    for what, done in ((what, done) for what, counts in deaths.items() for done in counts):
+    deaths = [
+        *(("entries", done) for done in (1, 500, within_long, within_long + 501)),
+        *((what, 1) for what in ("things", "turns", "passages")),
+    ]
+    for what, done in hunt_size(quick=[deaths[1], deaths[3], deaths[-1]], thorough=deaths):
         killed = python(tmp_path, _DIE.format(what=what, done=done, source=str(filled), target=target))
         assert killed.returncode == -9, killed.stderr
     completed = copy(tmp_path, filled, target)

@@ -12,7 +12,7 @@ from chargehand.engine.failure import Refusal
 from chargehand.engine.plan import TaskId
 from chargehand.models.testing.fault_server import FaultServer
 from tests.agents.playhouse import Playhouse
-from tests.cli.commands import COMMAND, environment
+from tests.cli.commands import Done, chargehand
 from tests.config.files import write
 
 FINE = ScriptedModel(["fine"], repeat=True)
@@ -37,10 +37,10 @@ tools:
 class Told:
     """What a command printed, and its exit code."""
 
-    def __init__(self, code: int | None, out: bytes, err: bytes) -> None:
-        self.code = code
-        self.out = out.decode()
-        self.err = err.decode()
+    def __init__(self, done: Done) -> None:
+        self.code = done.returncode
+        self.out = done.stdout
+        self.err = done.stderr
 
     @property
     def lines(self) -> list[str]:
@@ -48,18 +48,7 @@ class Told:
 
 
 async def command(folder: Path, *words: str, **more: str) -> Told:
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        *words,
-        cwd=folder,
-        env=environment(**more),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        stdin=asyncio.subprocess.DEVNULL,
-    )
-    async with asyncio.timeout(60):
-        out, err = await process.communicate()
-    return Told(process.returncode, out, err)
+    return Told(await asyncio.to_thread(lambda: chargehand(folder, *words, **more)))
 
 
 def berths(folder: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_run_that_is_over_is_told_and_gives_its_exit_code(played: Path) -> Non
 
 
 def test_a_run_of_another_process_is_watched_to_its_end(tmp_path: Path) -> None:
-    file = script(tmp_path, task("a"), task("b", "a"), otherwise={"seconds": 0.8})
+    file = script(tmp_path, task("a"), task("b", "a"), otherwise={"seconds": 0.3})
     playing = Underway(tmp_path, "play", file, "--run", "long")
     playing.until("a       ann         started")
     done = chargehand(tmp_path, "watch", "long")
@@ -49,7 +49,7 @@ def test_a_run_of_another_process_is_watched_to_its_end(tmp_path: Path) -> None:
 
 
 def test_a_watched_run_moves_on_a_terminal(tmp_path: Path) -> None:
-    file = script(tmp_path, task("a"), otherwise={"seconds": 6})  # on a busy machine a terminal takes its time
+    file = script(tmp_path, task("a"), otherwise={"seconds": 1})
     playing = Underway(tmp_path, "play", file, "--run", "long")
     playing.until("a       ann         started")
     terminal = Terminal(tmp_path, "watch", "long")

@@ -1,7 +1,5 @@
 """Servers for tests of protocols: one in a process of its own that can be killed, and teams that ask."""
 
-import os
-import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -23,6 +21,7 @@ from chargehand import (
     Worker,
     tool,
 )
+from tests.cli.commands import Speaking
 from tests.server.api import Garden
 from tests.server.running import TOKEN
 
@@ -33,26 +32,16 @@ class Process:
     def __init__(self, folder: Path, *plugins: str, port: int = 0, team: str = "") -> None:
         options = [word for plugin in plugins for word in ("--plugin", f"chargehand.integrations.{plugin}:api")]
         places = ["--team", team or str(folder / "team"), "--data", str(folder / "data"), "--port", str(port)]
-        self.popen = subprocess.Popen(
-            [sys.executable, "-m", "chargehand", "serve", *places, *options],
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env={**os.environ, "CHARGEHAND_TOKEN": TOKEN, "PYTHONPATH": os.pathsep.join((str(folder), *sys.path))},
-        )
-        assert self.popen.stdout is not None
-        line = next(line for line in self.popen.stdout if "http://127.0.0.1" in line)
+        self._command = Speaking(folder, "serve", *places, *options, CHARGEHAND_TOKEN=TOKEN)
+        line = next(line for line in self._command.output if "http://127.0.0.1" in line)
         self.url = "http://" + line.partition("http://")[2].split()[0]
         self.headers = {"Authorization": f"Bearer {TOKEN}"}
 
     def kill(self) -> None:
-        self.popen.kill()
-        self.popen.wait()
+        self._command.kill()
 
     def close(self) -> None:
-        self.popen.kill()
-        self.popen.communicate()
+        self._command.kill()
 
 
 @contextmanager

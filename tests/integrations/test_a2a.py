@@ -1,9 +1,8 @@
 """Teams as A2A agents, with the real client of the SDK over real sockets."""
 
 import asyncio
+import re
 import socket
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import AsyncGenerator, Generator
@@ -19,11 +18,12 @@ from a2a.helpers.proto_helpers import get_artifact_text, get_data_parts, get_mes
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import A2AError
 
-from chargehand import MemoryJournal, Plan, Supervisor, Task, Team, Worker
+from chargehand import MemoryJournal, Plan, Policy, Retry, Supervisor, Task, Team, Worker
 from chargehand.engine.plan import TaskId
 from chargehand.errors import Invalid
 from chargehand.integrations.a2a_server import a2a_api
-from chargehand.integrations.a2a_worker import from_a2a
+from chargehand.integrations.a2a_worker import RemoteAgent, from_a2a
+from tests.cli.commands import python
 from tests.integrations.serving import Process, importable, painters, payers, process
 from tests.server.api import GOAL, Garden, key_for, team_in
 from tests.server.running import running, settings_in
@@ -248,7 +248,8 @@ def worker_of(home: Garden, **more: Any) -> Worker:
 
 def asking(worker: Worker, journal: MemoryJournal | None = None) -> Team:
     plan = Plan((Task(TaskId("t1"), GOAL, "gardener"),), "forward")
-    return Team([worker], supervisor=Supervisor(plan=plan), journal=journal)
+    policy = Policy(retry=Retry(base=0.01))
+    return Team([worker], supervisor=Supervisor(plan=plan), journal=journal, policy=policy)
 
 
 async def test_a_remote_agent_does_a_task_of_a_team(tmp_path: Path) -> None:
@@ -259,17 +260,21 @@ async def test_a_remote_agent_does_a_task_of_a_team(tmp_path: Path) -> None:
         assert len(home.client.get("/api/runs").json()["runs"]) == 1
 
 
+def calls_of_a2a(home: Garden) -> float:
+    counts = r'^chargehand_http_requests_total\{api="a2a",status="200"\} (.+)$'
+    return sum(map(float, re.findall(counts, home.client.get("/metrics").text, re.MULTILINE)))
+
+
 def restart_at_work(folder: Path, server: Process, home: Garden, port: int) -> Process:
     """Kill the server while it works for somebody who asks after the task, and start it again."""
-    runs: list[dict[str, Any]] = []
     deadline = time.monotonic() + 30
-    while not runs and time.monotonic() < deadline:
-        time.sleep(0.05)
-        runs = home.client.get("/api/runs").json()["runs"]
+    while calls_of_a2a(home) < 3 and time.monotonic() < deadline:  # for the card, with the message, after the task
+        time.sleep(0.02)
+    runs: list[dict[str, Any]] = home.client.get("/api/runs").json()["runs"]
     home.tool_called(runs[0]["run"])
-    time.sleep(0.5)
     server.kill()
-    time.sleep(1)
+    with socket.create_server(("127.0.0.1", port)) as outage:
+        outage.accept()[0].close()  # it asks while nobody answers
     restarted = Process(folder, "a2a_server", port=port)
     home.let_go()
     return restarted
@@ -285,7 +290,8 @@ async def test_a_task_outlives_kill_9_of_its_remote_agent(
         port = probe.getsockname()[1]
     with process(tmp_path, "a2a_server", port=port) as (server, home):
         home.hold()
-        worker = from_a2a("gardener", f"{server.url}/a2a/garden", headers=server.headers, effect=effect)
+        remote = RemoteAgent(f"{server.url}/a2a/garden", server.headers, effect, longest_pause=0.1)
+        worker = Worker("gardener", "gardens", call=remote, timeout=60.0)
         async with asyncio.TaskGroup() as jobs:
             job = jobs.create_task(asking(worker).run("Ask the garden."))
             restarted = await asyncio.to_thread(restart_at_work, tmp_path, server, home, port)
@@ -313,7 +319,7 @@ async def test_what_a_remote_agent_asks_is_asked_of_the_person(tmp_path: Path) -
 async def test_a_cancelled_attempt_cancels_the_remote_task(tmp_path: Path) -> None:
     with served(tmp_path) as home:
         home.hold()
-        result = await asking(worker_of(home, timeout=3.0)).run("Ask the garden.")
+        result = await asking(worker_of(home, timeout=0.8)).run("Ask the garden.")
         runs: list[dict[str, Any]] = home.client.get("/api/runs").json()["runs"]
         home.let_go()
         assert result.ending == "failed"
@@ -352,9 +358,11 @@ def test_a_url_without_a_scheme_is_refused_where_the_worker_is_declared() -> Non
 
 
 @pytest.mark.parametrize("module", ["a2a_server", "a2a_worker"])
-def test_without_the_extra_one_line_names_it(module: str) -> None:
+def test_without_the_extra_one_line_names_it(module: str, tmp_path: Path) -> None:
     program = f"""
 import sys
+for name in [name for name in sys.modules if name.startswith(("a2a", "chargehand.integrations.a2a_"))]:
+    del sys.modules[name]
 sys.modules["a2a"] = None
 from chargehand.config.python_objects import installed_object
 from chargehand.errors import Invalid
@@ -363,6 +371,6 @@ try:
 except Invalid as error:
     print(error)
 """
-    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    shown = python(tmp_path, program)
     assert "which is not here: pip install" in shown.stdout
     assert "a2a]" in shown.stdout

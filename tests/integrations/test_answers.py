@@ -115,10 +115,25 @@ def served(folder: Path) -> Generator[Office]:
         yield Office(Garden(server, client, folder), paid, mailed)
 
 
+@pytest.fixture(scope="module")
+def shared_office(tmp_path_factory: pytest.TempPathFactory) -> Generator[Office]:
+    with served(tmp_path_factory.mktemp("office")) as office:
+        yield office
+
+
 @pytest.fixture
-def office(tmp_path: Path) -> Generator[Office]:
-    with served(tmp_path) as found:
-        yield found
+def office(shared_office: Office) -> Office:
+    """An office that has paid and mailed nothing. Its server has runs of other tests."""
+    shared_office.paid.clear()
+    shared_office.mailed.clear()
+    return shared_office
+
+
+@pytest.fixture
+def unused_office(tmp_path: Path) -> Generator[Office]:
+    """An office of its own, for mails: a tool that fails in one run after the other would be left alone."""
+    with served(tmp_path) as office:
+        yield office
 
 
 def number_of(document: dict[str, Any]) -> int:
@@ -348,7 +363,7 @@ async def test_a_worker_that_is_a_remote_agent_answers_only_the_question_that_it
     plan = Plan((Task("t1", "Pay them.", "payer"),), "forward")
     local = Team([worker], supervisor=Supervisor(plan=plan), journal=MemoryJournal())
     waiting = await local.run("Pay them.")
-    (remote,) = office.home.client.get("/api/runs").json()["runs"]
+    remote = office.home.client.get("/api/runs").json()["runs"][0]
     await asyncio.to_thread(office.answer_elsewhere, remote["run"], 1)
     door = office.a2a()
     door.teams[remote["run"]] = "serial"
@@ -395,9 +410,9 @@ def test_an_interrupt_that_is_cancelled_declines_every_call(office: Office) -> N
     [("done: receipt 7", "complete", 1), ("again", "complete", 2), ("fail", "failed", 1)],
 )
 def test_an_effect_in_doubt_is_told_with_its_key_and_takes_each_verdict(
-    office: Office, name: str, verdict: str, state: str, sent: int
+    unused_office: Office, name: str, verdict: str, state: str, sent: int
 ) -> None:
-    door = office.door(name)
+    door = unused_office.door(name)
     run = door.begin("mails")
     question = door.document(run)["question"]
     (call,) = question["calls"]
@@ -405,14 +420,14 @@ def test_an_effect_in_doubt_is_told_with_its_key_and_takes_each_verdict(
     assert call["key"]
     document = door.answer(run, 1, verdict)
     assert document["state"] == state
-    assert len(office.mailed) == sent
-    assert len({key for _, key in office.mailed}) == 1, "the same call has the same key"
+    assert len(unused_office.mailed) == sent
+    assert len({key for _, key in unused_office.mailed}) == 1, "the same call has the same key"
     assert ("receipt 7" in str(document["answer"])) == (verdict == "done: receipt 7")
 
 
 @every_door
-def test_a_result_in_json_is_data_for_the_worker(office: Office, name: str) -> None:
-    door = office.door(name)
+def test_a_result_in_json_is_data_for_the_worker(unused_office: Office, name: str) -> None:
+    door = unused_office.door(name)
     run = door.begin("mails")
     document = door.answer(run, 1, 'done: {"receipt": 7}')
     assert document["state"] == "complete"

@@ -2,9 +2,6 @@
 
 import logging
 import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -34,6 +31,8 @@ from chargehand.errors import Invalid, Refused
 from chargehand.integrations.otel import OtelListener
 from chargehand.journal.store import read_run
 from chargehand.runtime.trace import trace
+from tests.cli.commands import environment
+from tests.cli.forked import Forked
 from tests.integrations.collector import Collector, attributes_of, collecting, expected_tree, without_models
 
 PLAN = '{"tasks": [{"id": "t1", "worker": "ann", "instruction": "Add 1 and 2"}], "combine": "merge"}'
@@ -45,9 +44,11 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def listener_to(collector: Collector, *, content: bool = False) -> OtelListener:
-    exporter = OTLPSpanExporter(endpoint=f"{collector.url}/v1/traces")
-    return OtelListener(exporter, content=content, redact=lambda text: text.replace("s3cret", "[redacted]"))
+def listener_to(collector: Collector, *, content: bool = False, exporter_timeout: float | None = None) -> OtelListener:
+    exporter = OTLPSpanExporter(endpoint=f"{collector.url}/v1/traces", timeout=exporter_timeout)
+    return OtelListener(
+        exporter, content=content, redact=lambda text: text.replace("s3cret", "[redacted]"), first_pause=0.05
+    )
 
 
 def make_team(name: str = "adders") -> Team:
@@ -167,11 +168,11 @@ async def test_a_collector_that_is_away_for_a_while_gets_everything_later(caplog
     caplog.set_level(logging.CRITICAL, "opentelemetry")
     with collecting() as collector:
         collector.closed.set()
-        listener = listener_to(collector)
+        listener = listener_to(collector, exporter_timeout=0.5)
         team = make_team()
         team.add_listener(listener)
         result = await team.run("Add 1 and 2")
-        assert not listener.flush(0.5)
+        assert not listener.flush(0.2)
         collector.closed.clear()
         assert listener.flush(60)
         listener.close()
@@ -206,28 +207,30 @@ async def test_a_resumed_run_of_another_process_goes_on_in_the_same_trace() -> N
     assert collector.tree()["invoke_workflow team", "wait_for_input tool"] == 1
 
 
-def start(journal: Path, verb: str, collector: Collector) -> "subprocess.Popen[str]":
-    environment = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
-    command = [sys.executable, "-m", "tests.integrations.traced_program", str(journal), verb]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+def start(journal: Path, verb: str, collector: Collector, output: Path) -> Forked:
+    code = f"from tests.integrations.traced_program import main; main({str(journal)!r}, {verb!r})"
+    variables = environment(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url)
+    with Path(os.devnull).open("r+b") as nothing, output.open("wb") as file:
+        streams = nothing.fileno(), file.fileno(), nothing.fileno()
+        return Forked((), folder=journal.parent, environment=variables, streams=streams, code=code)
 
 
 def test_after_kill_9_in_the_middle_of_a_batch_no_span_is_lost_or_doubled(tmp_path: Path) -> None:
     journal = tmp_path / "runs.db"
+    output = tmp_path / "output"
     with collecting() as collector:
-        program = start(journal, "start", collector)
+        program = start(journal, "start", collector, output)
         collector.wait_for(5)
-        collector.slow = 0.5
+        collector.slow = 0.3
         requests = collector.requests
         deadline = time.monotonic() + 30
         while collector.requests == requests and time.monotonic() < deadline:
             time.sleep(0.01)
-        program.send_signal(signal.SIGKILL)  # a batch is under way, and later spans wait
-        program.communicate(timeout=30)
+        program.kill()  # a batch is under way, and later spans wait
+        program.wait(timeout=30)
         collector.slow = 0.0
-        resumed = start(journal, "resume", collector)
-        said, _ = resumed.communicate(timeout=90)
-    assert said.strip() == "complete"
+        assert start(journal, "resume", collector, output).wait(timeout=90) == 0
+    assert output.read_text().strip() == "complete"
     entries = read_run(journal, "killed-run")
     assert any(type(entry.event).__name__ == "RunResumed" for entry in entries)
     expected = expected_tree(trace("killed-run", entries), "waiters")
@@ -235,7 +238,7 @@ def test_after_kill_9_in_the_middle_of_a_batch_no_span_is_lost_or_doubled(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("environment", "wanted"),
+    ("variables", "wanted"),
     [
         ({}, False),
         ({"CHARGEHAND_OTEL": "1"}, True),
@@ -244,21 +247,21 @@ def test_after_kill_9_in_the_middle_of_a_batch_no_span_is_lost_or_doubled(tmp_pa
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318", "OTEL_SDK_DISABLED": "true"}, False),
     ],
 )
-def test_traces_are_sent_where_the_environment_says_so(environment: dict[str, str], wanted: bool) -> None:
-    assert is_wanted(environment) is wanted
+def test_traces_are_sent_where_the_environment_says_so(variables: dict[str, str], wanted: bool) -> None:
+    assert is_wanted(variables) is wanted
 
 
 @pytest.mark.parametrize(
-    ("environment", "words"),
+    ("variables", "words"),
     [
         ({"CHARGEHAND_OTEL": "ja"}, "CHARGEHAND_OTEL is 'ja'; write 1 or 0"),
         ({"CHARGEHAND_OTEL": "1", "CHARGEHAND_OTEL_CONTENT": "ja"}, "CHARGEHAND_OTEL_CONTENT is 'ja'; write 1 or 0"),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "localhost:4318"}, "write the whole of it: http://localhost:4318"),
     ],
 )
-def test_a_variable_of_traces_that_cannot_be_meant_is_refused(environment: dict[str, str], words: str) -> None:
+def test_a_variable_of_traces_that_cannot_be_meant_is_refused(variables: dict[str, str], words: str) -> None:
     with pytest.raises(Invalid, match=words):
-        listener_from(environment)
+        listener_from(variables)
 
 
 async def test_runs_of_one_name_in_two_journals_have_a_trace_each() -> None:

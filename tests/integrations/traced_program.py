@@ -1,14 +1,12 @@
-"""`python -m tests.integrations.traced_program JOURNAL start|resume`: a run whose spans are sent, to be killed.
+"""A run whose spans are sent, to be killed.
 
-Each of its tasks calls a tool twice, so that it has spans in every second of its life.
+Each of its tasks calls a tool twice, so that it has spans all its life.
 """
 
-import sys
 import time
 from pathlib import Path
 
 from chargehand import Plan, Reply, ScriptedModel, Supervisor, Task, Team, ToolCall, Usage, Worker, tool
-from chargehand.cli.tracing import listener_from
 from chargehand.engine.plan import TaskId
 from chargehand.integrations.otel import OtelListener
 
@@ -16,14 +14,13 @@ RUN = "killed-run"
 TASKS = 20
 
 
-@tool
-def wait(number: int) -> int:
-    """Wait a little."""
-    time.sleep(1.0 if sys.argv[2] == "start" else 0.01)  # it is killed before it is done
-    return number
+def make_team(journal: Path, listener: OtelListener, seconds: float) -> Team:
+    @tool
+    def wait(number: int) -> int:
+        """Wait a little."""
+        time.sleep(seconds)
+        return number
 
-
-def make_team(journal: Path, listener: OtelListener) -> Team:
     call = Reply(calls=(ToolCall("c1", "wait", '{"number": 1}'),), usage=Usage(100, 10))
     replies = [call, Reply("done", usage=Usage(120, 20))]
     workers = [Worker(f"w{number}", model=ScriptedModel(replies, repeat=True), tools=[wait]) for number in range(TASKS)]
@@ -36,14 +33,8 @@ def make_team(journal: Path, listener: OtelListener) -> Team:
     return team
 
 
-def main() -> None:
-    journal, verb = sys.argv[1:]
-    listener = listener_from({"CHARGEHAND_OTEL": "1"})
-    assert listener is not None
-    team = make_team(Path(journal), listener)
+def main(journal: str, verb: str) -> None:
+    """Start the run, which takes a while, or resume it; print how it ended."""
+    team = make_team(Path(journal), OtelListener(delay=0.05), seconds=0.3 if verb == "start" else 0.01)
     result = team.run_sync("Wait", run=RUN) if verb == "start" else team.resume_sync(RUN)
     print(result.ending)
-
-
-if __name__ == "__main__":
-    main()

@@ -18,7 +18,11 @@ from chargehand.tools.mcp_lock import McpLock, PinnedServer, PinnedTool, approve
 
 HERE = Path(__file__).parent
 SDK_SERVER = (sys.executable, str(HERE / "sdk_server.py"))
-RAW_SERVER = (sys.executable, str(HERE / "raw_server.py"))
+RAW_SERVER = (sys.executable, "-I", "-S", str(HERE / "raw_server.py"))
+
+
+LIMITS: dict[str, Any] = {"close_timeout": 0.1}
+"""Of servers that may not end by themselves."""
 
 
 def pin(server: McpServer, pinned: PinnedServer | None = None) -> McpServer:
@@ -35,7 +39,7 @@ def pin(server: McpServer, pinned: PinnedServer | None = None) -> McpServer:
 def notes(folder: Path, vice: str = "none", *arguments: str, **settings: Any) -> McpServer:
     """The raw server with a vice, of which the definitions of the honest one were approved."""
     lock = folder / "mcp.lock"
-    server = McpServer("notes", command=[*RAW_SERVER, vice, *arguments], lock=lock, folder=folder, **settings)
+    server = McpServer("notes", command=[*RAW_SERVER, vice, *arguments], lock=lock, folder=folder, **LIMITS | settings)
     return pin(server, PinnedServer(structs.replace(server.identity, name="notes"), honest_tools()))
 
 

@@ -83,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def session_server(status: int) -> Generator[SessionServer]:
     with SessionServer(status) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield server

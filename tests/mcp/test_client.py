@@ -136,9 +136,9 @@ def test_garbage_between_the_messages_is_dropped(vice: str, tmp_path: Path) -> N
     ("vice", "words"),
     [
         ("endless", "it sent a message of more than 16,777,216 bytes"),
-        ("hang", "search did not finish within 1 s"),
-        ("deaf", "did not list its tools within 1 s"),
-        ("mute", "it did not answer within 1 s"),
+        ("hang", "search did not finish within 0.3 s"),
+        ("deaf", "did not list its tools within 0.3 s"),
+        ("mute", "it did not answer within 0.3 s"),
         ("error", "no such invoice"),
         ("nonsense", "returned what is no result"),
         ("die", "fatal: out of cheese"),
@@ -146,10 +146,10 @@ def test_garbage_between_the_messages_is_dropped(vice: str, tmp_path: Path) -> N
 )
 def test_a_call_that_fails_comes_back_in_words(vice: str, words: str, tmp_path: Path) -> None:
     limits: dict[str, float] = {
-        "connect_timeout": 1 if vice == "mute" else 30,
-        "list_timeout": 1 if vice == "deaf" else 30,
+        "connect_timeout": 0.3 if vice == "mute" else 30,
+        "list_timeout": 0.3 if vice == "deaf" else 30,
     }
-    server = notes(tmp_path, vice, call_timeout=1 if vice == "hang" else 60, **limits)
+    server = notes(tmp_path, vice, call_timeout=0.3 if vice == "hang" else 60, **limits)
     result = team_of(server, SEARCH).run_sync("Find it.")
     assert result.ending == "complete"
     assert words in returned(result)
@@ -164,7 +164,7 @@ def poisoned_team(folder: Path) -> Team:
     for vice in VICES:
         home = folder / vice
         home.mkdir()
-        server = notes(home, vice, str(home / "calls"), call_timeout=1 if vice == "hang" else 60)
+        server = notes(home, vice, str(home / "calls"), call_timeout=0.3 if vice == "hang" else 60)
         workers.append(Worker(vice, tools=[server], model=ScriptedModel([SEARCH, f"{vice} is done"])))
     plan = Plan(tuple(Task(f"t{number}", "Look it up.", vice) for number, vice in enumerate(VICES)), "none")
     return Team(workers, supervisor=Supervisor(plan=plan), name="poisoned")

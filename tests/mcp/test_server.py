@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import sys
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from chargehand import McpServer
 from chargehand.integrations.mcp_server import api
+from tests.cli.forked import write_command
 from tests.mcp.peers import pin, returned, team_of, wish
 from tests.server.api import GOAL, key_for, team_in
 from tests.server.running import Running, running, settings_in
@@ -154,10 +154,9 @@ def test_calls_without_a_token_from_elsewhere_and_of_the_version_of_2025_06_18(s
 
 async def test_a_team_is_served_over_pipes(tmp_path: Path) -> None:
     team = team_in(tmp_path / "team")
-    command = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "chargehand", "mcp", "serve", "--team", str(team), "--data", str(tmp_path / "data")],
-    )
+    words = ["mcp", "serve", "--team", str(team), "--data", str(tmp_path / "data")]
+    write_command(tmp_path / "chargehand")
+    command = StdioServerParameters(command=str(tmp_path / "chargehand"), args=words)
     async with Client(command, cache=None) as client:
         run = content(await client.call_tool("run_team", {"team": "garden", "goal": GOAL, "wait": 90}))
         assert run["state"] == "complete"
@@ -167,8 +166,9 @@ async def test_a_team_in_python_is_served_over_pipes(tmp_path: Path) -> None:
     (tmp_path / "shop_team.py").write_text(
         "from chargehand import Team, Worker\nteam = Team([Worker('ann', model='demo')])\n"
     )
-    words = ["-m", "chargehand", "mcp", "serve", "--team", "shop_team:team", "--data", str(tmp_path / "data")]
-    command = StdioServerParameters(command=sys.executable, args=words, cwd=tmp_path)
+    words = ["mcp", "serve", "--team", "shop_team:team", "--data", str(tmp_path / "data")]
+    write_command(tmp_path / "chargehand")
+    command = StdioServerParameters(command=str(tmp_path / "chargehand"), args=words, cwd=tmp_path)
     async with Client(command, cache=None) as client:
         assert "ann" in str(content(await client.call_tool("list_teams", {})))
 

@@ -1,7 +1,6 @@
 """`mcp_servers:` of a team file, and the verb that approves what they offer."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from chargehand import load_team
 from chargehand.cli.main import main
 from chargehand.errors import Invalid
+from tests.cli.commands import chargehand
 from tests.mcp.peers import HERE
 
 TEAM = """\
@@ -107,8 +107,7 @@ def test_a_server_that_does_not_run_is_told_in_a_line(tmp_path: Path, capsys: py
     assert "the MCP server a cannot be reached" in capsys.readouterr().err
     assert command(file, "pin", "b") == 2
     assert "has no MCP server 'b'" in capsys.readouterr().err
-    words = [sys.executable, "-m", "chargehand", "mcp", "pin", "--team", str(file)]
-    shown = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False).stderr
+    shown = chargehand(tmp_path, "mcp", "pin", "--team", file).stderr
     assert shown.count("cannot be reached") == 1, "one that is logged as well is told once"
     file.write_text("version: 1\nworkers: {w: works}\n")
     assert command(file, "pin") == 2

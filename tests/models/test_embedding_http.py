@@ -1,10 +1,12 @@
 """Vectors over HTTP: what is sent, what is believed, what is tried again, and which handle leads where."""
 
+import asyncio
 import json
 import struct
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -28,6 +30,7 @@ from chargehand.models.guard import Guarded
 from chargehand.models.http import Timeouts
 from chargehand.models.prices import FREE
 from tests.models.loopback import Asked, Loopback, Move, loopback, whole
+from tests.support.closing import closing
 
 KEY = "sk-very-secret-0123456789"
 SOON = Retry(base=0.01, ceiling=0.02)
@@ -203,18 +206,21 @@ async def test_a_large_reply_is_read_beside_the_event_loop() -> None:
     large = b'{"data":[' + b",".join(b'{"embedding":[%b1]}' % (b"0.0123456789," * 4000) for _ in range(64)) + b"]}"
     small = b'{"data":[{"embedding":[%b1]}]}' % (b"0.0123456789," * 4000)
 
+    # threads of its own: those of other tests have the usual names
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(thread_name_prefix="beside this loop"))
+
     def beside() -> bool:
-        return any(thread.name.startswith("asyncio_") for thread in threading.enumerate())
+        return any(thread.name.startswith("beside this loop") for thread in threading.enumerate())
 
     async with loopback(lambda asked: whole(large if len(asked.body) > 200 else small)) as server:
         model = find_embedding(f"openai+{server.url}#wide", nothing, price=FREE)
         assert model is not None
-        assert len(await model.embed(["t"])) == 1
-        assert not beside()
-        assert len(await model.embed(["t"] * 64)) == 64
-        assert beside()
-        assert model.width == 4001
-        await model.close()
+        async with closing(model):
+            assert len(await model.embed(["t"])) == 1
+            assert not beside()
+            assert len(await model.embed(["t"] * 64)) == 64
+            assert beside()
+            assert model.width == 4001
 
 
 # --- handles
@@ -235,11 +241,11 @@ async def test_a_handle_leads_to_its_server(handle: str, variables: dict[str, st
         lookup = {name: value.format(server.url) for name, value in variables.items()}.get
         model = find_embedding(handle.format(server.url), lookup)
         assert isinstance(model, HttpEmbedding)
-        assert model.handle == handle.format(server.url).strip()
-        assert len(await model.embed(["hello"])) == 1
-        assert server.asked[0].json["model"] == "m"
-        assert ("authorization" in server.asked[0].headers) == ("OPENAI_API_KEY" in variables)
-        await model.close()
+        async with closing(model):
+            assert model.handle == handle.format(server.url).strip()
+            assert len(await model.embed(["hello"])) == 1
+            assert server.asked[0].json["model"] == "m"
+            assert ("authorization" in server.asked[0].headers) == ("OPENAI_API_KEY" in variables)
 
 
 def test_words_have_no_embedding_and_auto_has_one_only_where_it_is_here(tmp_path: Path) -> None:

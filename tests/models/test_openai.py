@@ -24,6 +24,7 @@ from chargehand.models.model import ModelFailed
 from chargehand.models.openai import OpenAIChat
 from chargehand.models.wire import strict_schema
 from tests.models.loopback import Asked, Loopback, Move, Play, event, loopback, self_signed, streamed, whole
+from tests.support.closing import closing
 
 KEY = "sk-this-is-the-key-1234567890"
 HELLO = Request([Message("user", "hello")])
@@ -186,9 +187,9 @@ async def test_a_call_that_was_never_sent_is_not_billed_and_a_stream_that_broke_
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
     for gone in (url, "http://no-such-host.invalid/v1", url.replace("http:", "https:")):
         model = OpenAIChat("openai:m", gone, "m", KEY, timeouts=PATIENT)
-        with pytest.raises(CallFailed) as caught:
-            await model.reply(HELLO)
-        await model.close()
+        async with closing(model):
+            with pytest.raises(CallFailed) as caught:
+                await model.reply(HELLO)
         assert caught.value.billed is False
     assert (await failure(streamed(delta(content="hal")), stream=True)).billed
     assert (await failure([30.0], timeouts=UNHEARD)).billed
@@ -571,9 +572,9 @@ async def test_nobody_there_is_a_network_failure() -> None:
     async with loopback(lambda _: []) as server:
         port = server.port
     model = OpenAIChat("openai:m", f"http://127.0.0.1:{port}/v1", "m", KEY)
-    with pytest.raises(ModelFailed, match="did not get through") as caught:
-        await model.reply(HELLO)
-    await model.close()
+    async with closing(model):
+        with pytest.raises(ModelFailed, match="did not get through") as caught:
+            await model.reply(HELLO)
     assert caught.value.failure.kind == "network"
 
 
@@ -639,14 +640,14 @@ async def test_a_server_nobody_vouches_for_is_not_talked_to(tmp_path: Path) -> N
     async with loopback(lambda _: whole(said()), tls=serving) as server:
         url = server.url.replace("http:", "https:")
         model = OpenAIChat("openai:m", url, "m", KEY)
-        with pytest.raises(CallFailed, match="Certificate") as caught:
-            await model.reply(HELLO)
-        await model.close()
+        async with closing(model):
+            with pytest.raises(CallFailed, match="Certificate") as caught:
+                await model.reply(HELLO)
         assert server.asked == []
         assert caught.value.failure.kind == "network"
         transport = Transport(tls=ssl.create_default_context(cafile=str(certificate)))
-        assert (await OpenAIChat("openai:m", url, "m", KEY, transport=transport).reply(HELLO)).text == "hi"
-        await transport.close()
+        async with closing(transport):
+            assert (await OpenAIChat("openai:m", url, "m", KEY, transport=transport).reply(HELLO)).text == "hi"
 
 
 async def test_proxies_in_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

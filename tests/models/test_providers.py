@@ -15,6 +15,7 @@ from chargehand.models.call_errors import CallFailed
 from chargehand.models.http import Timeouts
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec, Usage
 from chargehand.models.pydantic_ai_models import ProviderModel
+from tests.support.closing import closing
 
 HELLO = Request([Message("user", "hello")])
 TOOL = ToolSpec("add", "adds", Raw(b'{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}'))
@@ -27,11 +28,11 @@ def made(answer: Answer, timeouts: Timeouts | None = None) -> ProviderModel:
 
 async def test_their_test_model_answers_in_our_words() -> None:
     model = ProviderModel("test:test", TestModel(custom_output_text="hi there"))
-    came = await model.reply(HELLO)
-    assert (came.text, came.finish, came.model) == ("hi there", "stop", "test")
-    assert came.usage is not None
-    assert came.usage.input > 0
-    await model.close()
+    async with closing(model):
+        reply = await model.reply(HELLO)
+        assert (reply.text, reply.finish, reply.model) == ("hi there", "stop", "test")
+        assert reply.usage is not None
+        assert reply.usage.input > 0
 
 
 async def test_a_conversation_reaches_them_whole() -> None:

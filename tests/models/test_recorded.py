@@ -15,6 +15,7 @@ from chargehand.models.request_facts import WorkerCard, Working
 from chargehand.models.resolve import Finder
 from chargehand.models.testing.scripted import Recorder, Replayer, ScriptedModel, digest
 from tests.models.loopback import loopback, whole
+from tests.support.closing import closing
 
 A = Request([Message("user", "a")])
 B = Request([Message("user", "b")], settings=Settings(temperature=1.0))
@@ -96,8 +97,8 @@ async def test_handles_record_and_replay(tmp_path: Path) -> None:
     async with loopback(lambda _: whole(content)) as server:
         keys = {"OPENAI_API_KEY": "sk-1234", "OPENAI_BASE_URL": server.url}
         finder = Finder(keys.get)
-        await finder.find(f"recording:{path}#openai:m").reply(A)
-        await finder.close()
+        async with closing(finder):
+            await finder.find(f"recording:{path}#openai:m").reply(A)
     assert (await Finder(dict[str, str]().get).find(f"recorded:{path}").reply(A)).text == "my key is [secret]"
     with pytest.raises(Invalid, match="does not say whose calls"):
         Finder(dict[str, str]().get).find(f"recording:{path}")
@@ -130,10 +131,10 @@ async def test_no_key_and_no_secret_is_written_down(tmp_path: Path) -> None:
     content = {"choices": [{"message": {"content": 'the "pass\nword" it is'}, "finish_reason": "stop"}]}
     async with loopback(lambda _: whole(content)) as server:
         model = OpenAIChat("openai:m", server.url, "m", "sk-the-key-itself-123456")
-        recorder = Recorder(Guarded(model), path, secrets=['"pass\nword"', ""])
-        request = Request([Message("user", 'is it "pass\nword"?')])
-        reply = await recorder.reply(request)
-        await model.close()
+        async with closing(model):
+            recorder = Recorder(Guarded(model), path, secrets=['"pass\nword"', ""])
+            request = Request([Message("user", 'is it "pass\nword"?')])
+            reply = await recorder.reply(request)
     text = path.read_text()
     assert "sk-the-key" not in text
     assert "pass" not in text

@@ -18,6 +18,7 @@ from chargehand.models.prices import flat
 from chargehand.models.providers import OTHERS, OWN, key_variable
 from chargehand.models.resolve import Finder, Lookup, Options, find_model, models_folder
 from tests.models.loopback import loopback, whole
+from tests.support.closing import closing
 
 HELLO = Request([Message("user", "hello")])
 CHAT = {
@@ -147,9 +148,9 @@ async def asked_headers(handle: str, lookup: Lookup, **options: object) -> dict[
     content = MESSAGE if handle.startswith("anthropic") else CHAT
     async with loopback(lambda _: whole(content)) as server:
         finder = Finder(lambda variable: server.url if variable.endswith("_BASE_URL") else lookup(variable))
-        given = Options(**options)  # pyright: ignore[reportArgumentType] - options of a test
-        await finder.find(handle.replace("URL", server.url), **given).reply(HELLO)
-        await finder.close()
+        async with closing(finder):
+            given = Options(**options)  # pyright: ignore[reportArgumentType] - options of a test
+            await finder.find(handle.replace("URL", server.url), **given).reply(HELLO)
     return server.asked[0].headers
 
 
@@ -175,40 +176,40 @@ async def test_a_key_for_a_url_is_named_on_purpose() -> None:
 
 async def test_models_of_one_credential_share_a_limiter_and_nothing_else_does() -> None:
     finder = Finder(environment(OTHER="sk-other"), paces={"openai": Pace(concurrency=3)})
-    one = guarded(finder.find("openai:a"))
-    two = guarded(finder.find("openai:b"))
-    other = guarded(finder.find("openai:a", variable="OTHER"))
-    assert one.limiter is two.limiter
-    assert one.limiter is not other.limiter
-    assert one.limiter.pace.concurrency == 3
-    assert one.breaker is not two.breaker
-    assert finder.find("openai:a") is one
-    again = guarded(finder.find("openai:a", window=5))
-    assert (again.breaker is one.breaker, again.card.window) == (True, 5)
-    await finder.close()
+    async with closing(finder):
+        one = guarded(finder.find("openai:a"))
+        two = guarded(finder.find("openai:b"))
+        other = guarded(finder.find("openai:a", variable="OTHER"))
+        assert one.limiter is two.limiter
+        assert one.limiter is not other.limiter
+        assert one.limiter.pace.concurrency == 3
+        assert one.breaker is not two.breaker
+        assert finder.find("openai:a") is one
+        again = guarded(finder.find("openai:a", window=5))
+        assert (again.breaker is one.breaker, again.card.window) == (True, 5)
 
 
 async def test_a_found_model_answers_within_its_limits_and_names_its_price() -> None:
     async with loopback(lambda _: whole(CHAT)) as server:
         finder = Finder(environment())
-        unpriced = await finder.find(f"openai+{server.url}#m").reply(HELLO)
-        paid = await finder.find(f"openai+{server.url}#m", price=flat(1.0, 2.0)).reply(HELLO)
-        assert (unpriced.text, unpriced.micros, paid.micros) == ("hi", None, 3000)
-        assert server.connections == 1
-        tiny = finder.find(f"openai+{server.url}#m", max_bytes=10, retry=Retry(attempts=1))
-        with pytest.raises(ModelFailed, match="larger than 10 bytes"):
-            await tiny.reply(HELLO)
-        await finder.close()
+        async with closing(finder):
+            unpriced = await finder.find(f"openai+{server.url}#m").reply(HELLO)
+            paid = await finder.find(f"openai+{server.url}#m", price=flat(1.0, 2.0)).reply(HELLO)
+            assert (unpriced.text, unpriced.micros, paid.micros) == ("hi", None, 3000)
+            assert server.connections == 1
+            tiny = finder.find(f"openai+{server.url}#m", max_bytes=10, retry=Retry(attempts=1))
+            with pytest.raises(ModelFailed, match="larger than 10 bytes"):
+                await tiny.reply(HELLO)
 
 
 async def test_cards_say_what_models_cost_once_that_was_looked_up() -> None:
     finder = Finder(environment())
-    paid = finder.find("openai:gpt-4o")
-    free = finder.find("ollama:any")
-    assert (paid.card.price(1000, 1000), free.card.price(1000, 1000)) == (None, 0)
-    await finder.prepare()
-    assert (paid.card.price(1000, 1000) or 0) > 0
-    await finder.close()
+    async with closing(finder):
+        paid = finder.find("openai:gpt-4o")
+        free = finder.find("ollama:any")
+        assert (paid.card.price(1000, 1000), free.card.price(1000, 1000)) == (None, 0)
+        await finder.prepare()
+        assert (paid.card.price(1000, 1000) or 0) > 0
 
 
 @pytest.mark.parametrize(
@@ -239,8 +240,8 @@ def test_local_engines_are_free_wherever_they_run(provider: str) -> None:
 async def test_a_model_found_on_its_own_is_closed_on_its_own() -> None:
     async with loopback(lambda _: whole(CHAT)) as server:
         model = guarded(find_model(f"openai+{server.url}#m", environment(), timeouts=Timeouts(first=1.0)))
-        assert (await model.reply(HELLO)).text == "hi"
-        await model.close()
+        async with closing(model):
+            assert (await model.reply(HELLO)).text == "hi"
 
 
 def test_the_providers_pydantic_ai_has_are_named_as_it_names_them() -> None:

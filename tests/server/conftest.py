@@ -7,6 +7,13 @@ from letta_client import Letta
 
 from tests.server.model_server import FakeModel, fake_model
 from tests.server.running import running, settings_in
+from tests.support.certificates import one_certificate
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _quick_clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with one_certificate(tmp_path_factory.mktemp("certificates")):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """A gate with next to nothing behind it, on a real socket: for what concerns the walls alone."""
 
 import asyncio
-import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -19,6 +18,7 @@ from chargehand.server.middleware.redaction import Redactor
 from chargehand.server.routing import CALLER, ApiCaller
 from chargehand.server.settings import ServerSettings
 from chargehand.server.streams import streamed
+from tests.server.running import listening
 
 
 async def _who(request: Request) -> Response:
@@ -65,17 +65,5 @@ def guarded(settings: ServerSettings, patience: float = 15.0, now: Callable[[], 
         http=http,
         ws="none",
     )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
-    thread.start()
-    for _ in range(1000):
-        if server.started or not thread.is_alive():
-            break
-        threading.Event().wait(0.01)
-    assert server.started, "the server did not start"
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(20)
-        assert not thread.is_alive(), "the server did not stop"
+    with listening(config) as port:
+        yield f"http://127.0.0.1:{port}"

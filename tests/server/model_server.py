@@ -165,7 +165,7 @@ def fake_model(think: Think) -> Generator[FakeModel]:
     server.daemon_threads = True
     model.url = f"http://127.0.0.1:{server.server_port}/v1"
     model.handle = f"openai+{model.url}#fake"
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield model

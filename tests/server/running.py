@@ -11,6 +11,7 @@ import uvicorn
 from chargehand.runtime.executor import Listener
 from chargehand.server.app import build
 from chargehand.server.extension import HttpApi
+from chargehand.server.http_server import HttpServer
 from chargehand.server.settings import ServerSettings
 
 TOKEN = "ch_test_0123456789abcdef0123456789abcdef"
@@ -19,8 +20,7 @@ TOKEN = "ch_test_0123456789abcdef0123456789abcdef"
 class Running:
     """A server that answers at `url`. `token` opens everything of the first tenant."""
 
-    def __init__(self, server: uvicorn.Server, port: int, token: str) -> None:
-        self.server = server
+    def __init__(self, port: int, token: str) -> None:
         self.port = port
         self.token = token
         self.url = f"http://127.0.0.1:{port}"
@@ -50,19 +50,33 @@ def running(
         http="httptools",
         timeout_graceful_shutdown=5,
     )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
+    with listening(config) as port:
+        yield Running(port, settings.token)
+
+
+@contextmanager
+def listening(config: uvicorn.Config) -> Generator[int]:
+    """Run uvicorn in a thread and yield its port. Start and stop are waited for without polling."""
+    started = threading.Event()
+    loop = asyncio.new_event_loop()
+    server = HttpServer(config, started.set)
+
+    def serve() -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                runner.run(server.serve())
+        finally:
+            started.set()
+
+    thread = threading.Thread(target=serve, daemon=True)
     thread.start()
-    for _ in range(1000):
-        if server.started or not thread.is_alive():
-            break
-        threading.Event().wait(0.01)
+    started.wait(20)
     assert server.started, "the server did not start"
-    port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        yield Running(server, port, settings.token)
+        yield server.servers[0].sockets[0].getsockname()[1]
     finally:
-        server.should_exit = True
+        if thread.is_alive():
+            loop.call_soon_threadsafe(server.stop)
         thread.join(20)
         assert not thread.is_alive(), "the server did not stop"
 

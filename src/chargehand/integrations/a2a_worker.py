@@ -10,6 +10,7 @@ import msgspec
 from chargehand import Assignment, Done, Failure, StepContext, Worker, WorkFailed
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.events import Effect
+from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.extras import OfExtra
 from chargehand.trace_context import trace_headers
@@ -55,10 +56,14 @@ def from_a2a(
 class RemoteAgent:
     """Makes attempts by sending messages to an A2A agent."""
 
-    def __init__(self, url: str, headers: dict[str, str], effect: Effect) -> None:
+    def __init__(
+        self, url: str, headers: dict[str, str], effect: Effect, *, longest_pause: Seconds = _LONGEST_PAUSE
+    ) -> None:
+        """Create it. `longest_pause` is the longest wait between two questions how a task stands."""
         self._url = url
         self._headers = headers
         self._effect: Effect = effect
+        self._longest_pause = longest_pause
 
     async def __call__(self, assignment: Assignment, context: StepContext) -> object:
         async with _http_client(self._headers) as line, await self._connect(line) as client:
@@ -96,7 +101,7 @@ class RemoteAgent:
         async def call(key: str) -> Done:
             message.message_id = key
             try:
-                return Done(MessageToDict(await _call(client, message)), NOTHING)
+                return Done(MessageToDict(await _call(client, message, self._longest_pause)), NOTHING)
             except (httpx.HTTPError, A2AError, A2AClientError) as error:
                 raise self._failed(error) from error
 
@@ -133,7 +138,7 @@ def _http_client(headers: Mapping[str, str]) -> httpx.AsyncClient:
     return httpx.AsyncClient(headers=headers, timeout=60, event_hooks={"request": [add_trace]})
 
 
-async def _call(client: Client, message: pb.Message) -> pb.Task:
+async def _call(client: Client, message: pb.Message, longest_pause: Seconds) -> pb.Task:
     task = await _sent(client, message)
     pause = _FIRST_PAUSE
     clock = asyncio.get_running_loop().time
@@ -141,7 +146,7 @@ async def _call(client: Client, message: pb.Message) -> pb.Task:
     try:
         while task.status.state in _OPEN:
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, longest_pause)
             try:
                 task = await client.get_task(pb.GetTaskRequest(id=task.id))
                 last_answer = clock()

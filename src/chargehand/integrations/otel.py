@@ -46,7 +46,6 @@ _MAX_WAITING = 100_000
 """Spans that may wait to be sent."""
 _MAX_BATCH = 512
 _DELAY: Seconds = 1.0
-"""How long a span may wait for others."""
 _FIRST_PAUSE: Seconds = 0.5
 _LONGEST_PAUSE: Seconds = 30.0
 _GIVE_UP: Seconds = 600.0
@@ -73,12 +72,25 @@ class OtelListener(TracingListener):
         *,
         content: bool = False,
         redact: Callable[[str], str] = str,
+        delay: Seconds = _DELAY,
+        first_pause: Seconds = _FIRST_PAUSE,
     ) -> None:
+        """Create the listener.
+
+        Args:
+            exporter: Where spans are sent; None: to the collector of the usual variables.
+            content: Send prompts, replies, arguments and results, too.
+            redact: Takes secrets out of what is sent.
+            delay: How long a span may wait for others.
+            first_pause: How long to wait before a batch that was not taken is sent again; it doubles each time.
+        """
         provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
         self._sampler = provider.sampler
         self._content: Content = ShownContent(redact) if content else NO_CONTENT
         self._runs: dict[str, _TracedRun] = {}
-        self._sender = SpanSender(exporter or _otlp_exporter(), provider.resource, redact)
+        self._sender = SpanSender(
+            exporter or _otlp_exporter(), provider.resource, redact, delay=delay, first_pause=first_pause
+        )
 
     def __call__(self, run: str, entries: Sequence[ev.Entry]) -> None:
         traced = self._runs.get(run)
@@ -151,8 +163,18 @@ class OtelListener(TracingListener):
 class SpanSender:
     """Sends spans from a thread of its own, in batches, and again where a batch was not taken."""
 
-    def __init__(self, exporter: SpanExporter, resource: Resource, redact: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        exporter: SpanExporter,
+        resource: Resource,
+        redact: Callable[[str], str],
+        *,
+        delay: Seconds,
+        first_pause: Seconds,
+    ) -> None:
         self._exporter = exporter
+        self._delay = delay
+        self._first_pause = first_pause
         self._resource = resource
         self._redact = redact
         self._scope = InstrumentationScope("chargehand")
@@ -207,7 +229,7 @@ class SpanSender:
             self._asleep = False
             self._wakeup.clear()
             if not self._hurried:
-                self._wakeup.wait(_DELAY)  # for more spans
+                self._wakeup.wait(self._delay)  # for more spans
             self._hurried = False
             while self._waiting and not self._over:
                 self._sending = min(len(self._waiting), _MAX_BATCH)
@@ -226,7 +248,7 @@ class SpanSender:
         """Send a batch, again after a pause if it was not taken."""
         spans = [self._readable(traced, span) for traced, span in batch]
         give_up = time.monotonic() + _GIVE_UP
-        pause = _FIRST_PAUSE
+        pause = self._first_pause
         while not self._over:
             with log_errors("spans could not be sent"):
                 if self._exporter.export(spans) is SpanExportResult.SUCCESS:

@@ -36,6 +36,7 @@ from chargehand.server.api.routes import own_api
 from chargehand.server.cluster import WorkSettings, connect_engine, reconciling, resuming_agents, working
 from chargehand.server.cluster_metrics import ClusterBacklog, backlog_metrics
 from chargehand.server.extension import HttpApi, MountedApi, TenantClient
+from chargehand.server.http_server import HttpServer
 from chargehand.server.letta.api import letta_api
 from chargehand.server.middleware.gate import Keyring, guard
 from chargehand.server.middleware.limits import bounded_http
@@ -266,25 +267,6 @@ _REPLIES = 2
 logger = logging.getLogger(__name__)
 
 
-class _HttpServer(uvicorn.Server):
-    """Says when it listens. Signals are not its business: it would end before runs have."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        # what is there now stays: the collector need not look at it ever again
-        gc.collect()
-        gc.freeze()
-        self._ready()
-
-
 def serve(
     settings: ServerSettings,
     lookup: Lookup,
@@ -367,7 +349,14 @@ async def _serve(
             tenant = await application.tenants.of(FIRST)
             teams = tuple(tenant.part(Teams).teams)
             names = teams if application.queues is None else application.queues
-            server = _HttpServer(_uvicorn_config(application.app, settings), lambda: ready(names))
+
+            def listens() -> None:
+                # what is there now stays: the collector need not look at it ever again
+                gc.collect()
+                gc.freeze()
+                ready(names)
+
+            server = HttpServer(_uvicorn_config(application.app, settings), listens)
             async with asyncio.TaskGroup() as jobs:
                 ending = jobs.create_task(_end(server, application, stops))
                 await server.serve([listening])
@@ -395,7 +384,7 @@ def _uvicorn_config(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
     )
 
 
-async def _end(server: uvicorn.Server, application: Application, stops: "asyncio.Queue[None]") -> None:
+async def _end(server: HttpServer, application: Application, stops: "asyncio.Queue[None]") -> None:
     """Told to stop, take nothing more, and end when what is under way is done; told again, at once."""
     await stops.get()
     grace = application.tenants.settings.grace
@@ -408,7 +397,7 @@ async def _end(server: uvicorn.Server, application: Application, stops: "asyncio
         if not drained.done():
             server.force_exit = True
             await application.drain(0.0)
-    server.should_exit = True
+    server.stop()
     await stops.get()
     server.force_exit = True
 

@@ -54,7 +54,7 @@ from chargehand.server.dialogue import (
     progress_text,
     question_data,
 )
-from chargehand.server.idempotency import BegunRun, run_key
+from chargehand.server.idempotency import BegunRun, in_turn, run_key
 from chargehand.server.page import is_page
 from chargehand.server.routing import CALLER, ApiBase, ApiCaller, Render, allows
 from chargehand.server.routing import Scope as AccessScope
@@ -298,16 +298,17 @@ class TenantClient:
         tenant = self._require("run")
         sent = msgspec.json.encode(answer, order="deterministic")  # fields of a data part of A2A come in any order
         message = MessageKey(digest(self._client, key), digest(sent)) if key else None
-        if message is not None and await has_answered(tenant, run, message, key_name):
-            return await run_info(tenant, run)
-        try:
-            body = answer if isinstance(answer, AnswerBody) else await self._parse(tenant, run, answer)
-        except Refused:
-            if not await was_taken(tenant, run, message, key_name):
-                raise
-            return await run_info(tenant, run)
-        by = self.caller.name or self.caller.key
-        return await answer_question(tenant, run, _checked(body), by, message=message, key_name=key_name)
+        async with in_turn(tenant, message):
+            if await has_answered(tenant, run, message, key_name):
+                return await run_info(tenant, run)
+            try:
+                body = answer if isinstance(answer, AnswerBody) else await self._parse(tenant, run, answer)
+            except Refused:
+                if not await was_taken(tenant, run, message, key_name):
+                    raise
+                return await run_info(tenant, run)
+            by = self.caller.name or self.caller.key
+            return await answer_question(tenant, run, _checked(body), by, message=message, key_name=key_name)
 
     async def _parse(self, tenant: Tenant, run: str, answer: object) -> AnswerBody:
         question = (await run_info(tenant, run)).asks

@@ -8,9 +8,11 @@ made of the caller, the path and the body, which is recorded in the request of t
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from hashlib import blake2b
 from typing import cast
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
@@ -100,6 +102,17 @@ class RunKey(Struct, frozen=True):
 class _Locks:
     def __init__(self, _tenant: Tenant) -> None:
         self.by_run: dict[str, asyncio.Lock] = {}
+        self.by_message = WeakValueDictionary[str, asyncio.Lock]()
+
+
+@asynccontextmanager
+async def in_turn(tenant: Tenant, message: MessageKey | None) -> AsyncGenerator[None]:
+    """Let calls with the same message go one at a time here. A message without an id waits for none."""
+    if message is None:
+        yield
+        return
+    async with tenant.part(_Locks).by_message.setdefault(message.key, asyncio.Lock()):
+        yield
 
 
 def key_of(request: Request, tenant: Tenant, sent: Struct) -> RunKey | None:

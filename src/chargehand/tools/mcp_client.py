@@ -75,6 +75,8 @@ class McpServer(McpServerKeys, frozen=True):
     """The file of approved tools."""
     folder: Path | str = "."
     """Where the program is started."""
+    close_timeout: WrittenDuration = 2.0
+    """How long the program has to end when its input was closed, and once more when it got SIGTERM."""
 
     def __post_init__(self) -> None:
         where = f"MCP server {self.name!r}"
@@ -88,7 +90,7 @@ class McpServer(McpServerKeys, frozen=True):
             raise Invalid(f"{where}: env is for a command; what a server over HTTP needs to know goes into headers")
         if self.command and (self.headers or self.private):
             raise Invalid(f"{where}: headers and private are for a url")
-        for key in ("connect_timeout", "list_timeout", "call_timeout"):
+        for key in ("connect_timeout", "list_timeout", "call_timeout", "close_timeout"):
             structs.force_setattr(self, key, seconds_of(f"{where}: {key}", getattr(self, key)))
 
     def __repr__(self) -> str:
@@ -218,6 +220,7 @@ class McpServer(McpServerKeys, frozen=True):
             connect_seconds=parse_timeout(self.connect_timeout),
             list_seconds=parse_timeout(self.list_timeout),
             call_seconds=parse_timeout(self.call_timeout),
+            close_seconds=parse_timeout(self.close_timeout),
         )
         return McpLink(endpoint, approved, Path(self.lock))
 

@@ -60,8 +60,8 @@ LARGEST_RESULT = 512 * 1024
 _LONGEST_ERROR = 2000
 _RECHECK: Seconds = 60.0
 """After how long the tools of a server are compared with what was approved once more."""
-_CLOSE: Seconds = 8.0
-"""How long a session has to close before its task is cancelled."""
+_CLOSE: Seconds = 2.0
+"""How long a session has to close before its task is cancelled, besides three times the time of its program."""
 _MAX_TOOLS = 1000
 _MAX_PAGES = 100
 _MAX_TOLD = 1000
@@ -81,6 +81,7 @@ class McpEndpoint(Struct, frozen=True, kw_only=True):
     connect_seconds: Seconds
     list_seconds: Seconds
     call_seconds: Seconds
+    close_seconds: Seconds
 
 
 class ConnectionLost(ToolFailed):
@@ -287,7 +288,7 @@ class McpSession(Struct, eq=False):
     def close(self) -> None:
         self._over.set()
         if self.job is not None:
-            wait = _CLOSE if self._opened.is_set() else 0.0
+            wait = _CLOSE + 3 * self.endpoint.close_seconds if self._opened.is_set() else 0.0
             asyncio.get_running_loop().call_later(wait, self.job.cancel)
 
     async def hold(self) -> None:
@@ -307,7 +308,9 @@ class McpSession(Struct, eq=False):
     async def _connect(self, stack: AsyncExitStack) -> Client:
         endpoint = self.endpoint
         if endpoint.identity.command:
-            self._process = ServerProcess(endpoint.identity.command, endpoint.env, endpoint.folder)
+            self._process = ServerProcess(
+                endpoint.identity.command, endpoint.env, endpoint.folder, close_seconds=endpoint.close_seconds
+            )
             transport = self._process.transport()
         else:
             url = endpoint.identity.url

@@ -30,8 +30,6 @@ LARGEST_MESSAGE = 16 * 1024 * 1024
 """Bytes of one message of a server."""
 _INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR")
 """The variables that a server is given without naming them; none of them holds a secret."""
-_GRACE: Seconds = 2.0
-"""How long a process has to end, after its input is closed and again after SIGTERM."""
 _MAX_GARBAGE = 1000
 """Lines that are no messages before the connection ends."""
 _LONGEST_REMARK = 300
@@ -53,10 +51,11 @@ _Streams: TypeAlias = tuple[
 class ServerProcess:
     """The process of a server: started by `transport`, ended with its context."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], folder: Path, *, close_seconds: Seconds) -> None:
         self._command = command
         self._env = {name: os.environ[name] for name in _INHERITED if name in os.environ} | dict(env)
         self._folder = folder
+        self._close_seconds = close_seconds
         self._remarks: deque[str] = deque(maxlen=1)
         self.has_ended = False
         """Whether its output has ended: nothing more is heard of it."""
@@ -97,7 +96,7 @@ class ServerProcess:
             self.has_ended = True
             for stream in (inbox_writer, inbox, outbox, outbox_reader):
                 stream.close()
-            await _end(process)
+            await _end(process, self._close_seconds)
 
     async def _read(
         self, process: asyncio.subprocess.Process, inbox: MemoryObjectSendStream[SessionMessage | Exception]
@@ -143,7 +142,7 @@ async def _write(process: asyncio.subprocess.Process, outbox: MemoryObjectReceiv
             await process.stdin.drain()
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end(process: asyncio.subprocess.Process, close_seconds: Seconds) -> None:
     """Close its input, then signal it and all it started, until it has ended."""
     assert process.stdin is not None
     process.stdin.close()
@@ -152,7 +151,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
         try:
-            async with asyncio.timeout(_GRACE):
+            async with asyncio.timeout(close_seconds):
                 await _wait(process)
         except TimeoutError:
             continue

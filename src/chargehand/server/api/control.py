@@ -39,7 +39,7 @@ from chargehand.server.api.shapes import (
     SkipBody,
     VerdictBody,
 )
-from chargehand.server.idempotency import KEY_NAME, RunKey, is_answered, message_key
+from chargehand.server.idempotency import KEY_NAME, RunKey, in_turn, is_answered, message_key
 from chargehand.server.routing import CALLER, ApiCaller
 from chargehand.server.run_control import RecordedRun, Say, read_run, tell_run, wait_for_run
 from chargehand.server.teams import Bounds, NewRun, Teams
@@ -95,13 +95,17 @@ async def judge_plan(tenant: Tenant, request: Request, run: str, body: VerdictBo
             raise Refused(f"run {run!r} asks about a {question.what}, not about its plan; answer that")
         return ev.InputAnswered(body.number, body.verdict, body.feedback, body.plan, by=_name_of_caller(request))
 
-    return await _answer_once(tenant, run, judge, message_key(request, body))
+    message = message_key(request, body)
+    async with in_turn(tenant, message):
+        return await _answer_once(tenant, run, judge, message)
 
 
 @operation("POST", "/api/runs/{run}/answer", scope="run", takes_key=True)
 async def answer_run(tenant: Tenant, request: Request, run: str, body: AnswerBody) -> RunInfo:
     """Answer the question a run asks."""
-    return await answer_question(tenant, run, body, _name_of_caller(request), message=message_key(request, body))
+    message = message_key(request, body)
+    async with in_turn(tenant, message):
+        return await answer_question(tenant, run, body, _name_of_caller(request), message=message)
 
 
 async def answer_question(
@@ -114,6 +118,8 @@ async def answer_question(
     key_name: str = KEY_NAME,
 ) -> RunInfo:
     """Answer the question a run asks. The same message again changes nothing, also after another question came up.
+
+    The caller lets calls with the same message go one at a time (`in_turn`).
 
     Args:
         tenant: The tenant of the run.
@@ -161,11 +167,15 @@ async def _answer_once(
 
 
 async def was_taken(tenant: Tenant, run: str, message: ev.MessageKey | None, key_name: str) -> bool:
-    """Return whether the same message, sent more than once at a time, has answered: the other one may be under way."""
+    """Return whether the same message, sent to another server at the same time, has answered.
+
+    While another process holds the run, that server may be about to write the answer.
+    """
     for _ in range(_LOOKS):
+        is_held_elsewhere = not tenant.runs.is_running(run) and (await tenant.journal.row(run)).held
         if await has_answered(tenant, run, message, key_name):
             return True
-        if message is None:
+        if message is None or not is_held_elsewhere:
             return False
         await asyncio.sleep(_LOOK)
     return False
@@ -259,7 +269,7 @@ MakeNew: TypeAlias = Callable[[RecordedRun], Awaitable[NewRun]]
 _PATIENCE: Seconds = 30.0
 """For a run that is cancelled."""
 _LOOKS = 40
-"""How often it is looked whether the same message, sent at the same time, has answered."""
+"""How often it is looked whether the same message, sent to another server at the same time, has answered."""
 _LOOK: Seconds = 0.05
 """The pause between two of these looks."""
 
