@@ -255,7 +255,7 @@ class Reloads:
 
 def test_an_edit_of_a_python_team_is_served_to_the_next_run(here: Path) -> None:
     said = Reloads()
-    settings = settings_in(here / ".data", teams=("greeting:team",))
+    settings = settings_in(here / ".data", teams=("greeting:team",), reload_every=0.02)
     with running(settings, on_reload=said.lines.append) as server:
         assert answer(server) == "hello"
         (here / "words.py").write_text('HELLO = "good day"\n')
@@ -293,7 +293,7 @@ def test_runs_under_way_keep_their_team_and_a_broken_file_keeps_the_old_one_serv
     (folder / "tools.py").write_text(TOOLS)
     (folder / "held").touch()
     said = Reloads()
-    settings = settings_in(tmp_path / "data", teams=(folder,))
+    settings = settings_in(tmp_path / "data", teams=(folder,), reload_every=0.02)
     plan = {"tasks": [{"id": "t1", "instruction": "Say hello.", "worker": "ann"}], "combine": "forward"}
     body = {"team": "greeters", "goal": "Say hello.", "plan": plan}
     with (

@@ -4,13 +4,12 @@ import base64
 import hashlib
 import hmac
 import json
-import multiprocessing
+import os
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import httpx
@@ -19,10 +18,10 @@ import pytest
 from chargehand.config.load import load_team
 from chargehand.errors import Invalid
 from chargehand.journal.store import list_deliveries
-from chargehand.server.app import serve
-from chargehand.server.settings import FIRST, JOURNAL, ServerSettings, WebhookTimes
+from chargehand.server.settings import FIRST, JOURNAL, WebhookTimes
 from tests.server.api import GOAL, Garden, team_in
-from tests.server.running import Running, running, settings_in
+from tests.server.running import TOKEN, Running, running, settings_in
+from tests.support.server_process import ForkedCommand
 
 KEY = b"0123456789abcdef0123456789abcdef"
 SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
@@ -155,31 +154,35 @@ def test_an_address_that_is_gone_is_given_up_and_shown(tmp_path: Path) -> None:
         assert (delivery.run, delivery.webhook, delivery.error) == (run, "garden/desk", "the answer was 410")
 
 
+_SERVE = """
+from pathlib import Path
+from chargehand.server.app import serve
+from chargehand.server.settings import ServerSettings, WebhookTimes
+settings = ServerSettings(
+    Path({data!r}), port=0, teams=(Path({team!r}),), token={token!r}, webhooks=WebhookTimes(claim=0.2)
+)
+serve(settings, {{"DESK_SECRET": {secret!r}}}.get, lambda port, _: print(port, flush=True))
+"""
+
+
 @contextmanager
-def killed_process(settings: ServerSettings) -> Generator[Running]:
+def killed_process(data: Path, team: Path) -> Generator[Running]:
     """A server in a process of its own, which is killed at the end of the block."""
-    parent, child = multiprocessing.get_context("forkserver").Pipe()
-    process = multiprocessing.get_context("forkserver").Process(target=_serve, args=(settings, child))
-    process.start()
+    code = _SERVE.format(data=str(data), team=str(team), token=TOKEN, secret=SECRET)
+    process = ForkedCommand(folder=data.parent, environment=os.environ, code=code)
     try:
-        assert parent.poll(60), "the server did not start"
-        yield Running(parent.recv(), settings.token)
+        port = process.stdout.readline()
+        assert port, process.communicate(30)[1]
+        yield Running(int(port), TOKEN)
     finally:
         process.kill()
-        process.join(30)
-        parent.close()
-        child.close()
-
-
-def _serve(settings: ServerSettings, started: Connection) -> None:
-    serve(settings, {"DESK_SECRET": SECRET}.get, lambda port, _: started.send(port))
+        process.communicate(30)
 
 
 def test_what_a_killed_server_had_not_delivered_is_delivered_by_the_next(tmp_path: Path) -> None:
     with receiving(HANG) as receiver:
         team = team_with(tmp_path, receiver.url, "[run.ended]")
-        settings = settings_in(tmp_path / "data", teams=(team,), port=0, webhooks=WebhookTimes(claim=0.2))
-        with killed_process(settings) as server:
+        with killed_process(tmp_path / "data", team) as server:
             sent = {"team": "garden", "goal": GOAL}
             begun = httpx.post(f"{server.url}/api/runs", json=sent, headers=server.headers, timeout=30)
             assert begun.status_code == 201, begun.text
