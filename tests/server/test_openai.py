@@ -227,7 +227,7 @@ def test_a_stream_ends_as_clients_expect_it(home: Garden) -> None:
 
 
 def test_words_are_sent_as_a_model_writes_them_and_add_up_to_the_answer(tmp_path: Path) -> None:
-    with desk(tmp_path, Answer("One two three four five six seven eight.", pause=0.1)) as (server, _):
+    with desk(tmp_path, Answer("One two three four five six seven eight.", pause=0.04)) as (server, _):
         calling = client(server)
         times = list[float]()
         pieces = list[str]()
@@ -236,7 +236,7 @@ def test_words_are_sent_as_a_model_writes_them_and_add_up_to_the_answer(tmp_path
                 times.append(time.monotonic())
                 pieces.append(one.choices[0].delta.content)
         assert len(pieces) >= 8
-        assert times[-1] - times[0] > 0.4
+        assert times[-1] - times[0] > 0.15
         run: Any = httpx.get(f"{server.url}/api/runs", headers=server.headers).json()["runs"][0]
         shown: Any = httpx.get(f"{server.url}/api/runs/{run['run']}", headers=server.headers).json()
         assert "".join(pieces) == shown["answer"]
@@ -499,8 +499,8 @@ def test_a_call_with_the_same_key_is_the_same_run_and_another_body_is_refused(ho
 
 def test_a_client_that_gave_up_and_calls_again_joins_the_run_it_began(home: Garden) -> None:
     home.hold()
-    threading.Timer(1.0, home.let_go).start()
-    hasty = client(home.server, max_retries=5, timeout=0.5)
+    threading.Timer(0.4, home.let_go).start()
+    hasty = client(home.server, max_retries=8, timeout=0.2)
     found = hasty.chat.completions.create(model="garden", messages=said(GOAL))
     assert "48.00 euros" in (found.choices[0].message.content or "")
     (run,) = home.client.get("/api/runs").json()["runs"]
@@ -527,7 +527,7 @@ def test_a_client_that_goes_away_stops_nothing(home: Garden, stream: object) -> 
     home.hold()
     body = {"model": "garden", "messages": said(GOAL), "stream": stream}
     with pytest.raises(httpx.ReadTimeout):
-        home.client.post("/v1/chat/completions", json=body, timeout=0.4)
+        home.client.post("/v1/chat/completions", json=body, timeout=0.2)
     _until(lambda: bool(home.client.get("/api/runs").json()["runs"]))
     home.let_go()
     run = home.client.get("/api/runs").json()["runs"][0]["run"]

@@ -121,6 +121,8 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """How long runs may go on when the server is told to stop."""
     pulse: Seconds = 10.0
     """Seconds between two pings of a stream."""
+    agent_poll: Seconds = 2.0
+    """How often the store is asked about messages to agents that another server drives, should a notice be lost."""
     reload_every: Seconds = 0.5
     """How often the files of teams are looked at, where they are watched."""
     secrets: tuple[str, ...] = ()
