@@ -1,5 +1,6 @@
 """For tests of our own API: a real server with a small team whose tool waits until it is let go, and who calls it."""
 
+import itertools
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -55,6 +56,7 @@ def seedling_price(plant: str, seedlings: int) -> str:
         time.sleep(0.02)
     return f"{seedlings} {plant} seedlings at 1.20 euros each cost {seedlings * 1.2:.2f} euros."
 '''
+_TENANTS = itertools.count(1)
 _NOTES = "# Tomatoes\n\nPlant out tomatoes after 15 May, when there is no more frost.\n"
 
 
@@ -130,6 +132,12 @@ def garden(folder: Path, **changes: object) -> Generator[Garden]:
         httpx.Client(base_url=server.url, headers=server.headers, timeout=30) as client,
     ):
         yield Garden(server, client, folder / "team")
+
+
+def new_tenant(server: Running, folder: Path) -> Running:
+    """Return the same server with the key of a tenant that has nothing yet: for tests that share a server."""
+    headers = key_for(folder, f"tenant-{next(_TENANTS)}", "admin")
+    return Running(server.port, headers["Authorization"].removeprefix("Bearer "))
 
 
 def key_for(folder: Path, tenant: str, scope: str = "run") -> dict[str, str]:

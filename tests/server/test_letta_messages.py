@@ -12,6 +12,7 @@ import pytest
 from letta_client import Letta, NotFoundError, UnprocessableEntityError
 from letta_client.types.agents import LettaResponse
 
+from tests.server.api import new_tenant
 from tests.server.model_server import Answer, Call, FakeModel, Question, fake_model
 from tests.server.running import Running, running, settings_in
 
@@ -37,14 +38,23 @@ class Desk:
         return [(one.message_type or "", str(getattr(one, "content", ""))) for one in said]
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("desk")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Running]:
+    with running(settings_in(folder / "data", pulse=0.1, grace=0.1)) as server:
+        yield server
+
+
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with (
-        fake_model(lambda _: "yes") as model,
-        running(settings_in(tmp_path, pulse=0.1)) as one,
-        Letta(base_url=one.url, api_key=one.token) as client,
-    ):
-        yield Desk(one, client, model)
+def desk(server: Running, folder: Path) -> Iterator[Desk]:
+    """A tenant and a model of its own, on the server of all tests of the module."""
+    tenant = new_tenant(server, folder)
+    with fake_model(lambda _: "yes") as model, Letta(base_url=tenant.url, api_key=tenant.token) as client:
+        yield Desk(tenant, client, model)
 
 
 def words(answer: LettaResponse) -> list[str]:
