@@ -134,15 +134,38 @@ def garden(folder: Path, **changes: object) -> Generator[Garden]:
         yield Garden(server, client, folder / "team")
 
 
+class SharedGarden:
+    """A server for many tests."""
+
+    def __init__(self, home: Garden, folder: Path) -> None:
+        self._home = home
+        self._folder = folder
+
+    @contextmanager
+    def tenant(self) -> Generator[Garden]:
+        """A tenant that has nothing yet; the tool is let go before and after."""
+        server = new_tenant(self._home.server, self._folder)
+        with httpx.Client(base_url=server.url, headers=server.headers, timeout=30) as client:
+            home = Garden(server, client, self._folder / "team").free()
+            yield home
+            home.free()
+
+
+@contextmanager
+def shared_garden(folder: Path) -> Generator[SharedGarden]:
+    with garden(folder) as home:
+        yield SharedGarden(home, folder)
+
+
 def new_tenant(server: Running, folder: Path) -> Running:
     """Return the same server with the key of a tenant that has nothing yet: for tests that share a server."""
-    headers = key_for(folder, f"tenant-{next(_TENANTS)}", "admin")
+    headers = key_for(folder, f"tenant-{next(_TENANTS)}", "admin", name="operator")
     return Running(server.port, headers["Authorization"].removeprefix("Bearer "))
 
 
-def key_for(folder: Path, tenant: str, scope: str = "run") -> dict[str, str]:
+def key_for(folder: Path, tenant: str, scope: str = "run", *, name: str = "for a test") -> dict[str, str]:
     """Headers with a new key of a tenant."""
-    key, token = create_key(tenant, "for a test", scope, time.time(), None)  # pyright: ignore[reportArgumentType] - a scope
+    key, token = create_key(tenant, name, scope, time.time(), None)  # pyright: ignore[reportArgumentType] - a scope
     keys = open_keys(key_store_url(folder / "data"))
     keys.add(key)
     keys.close()

@@ -18,7 +18,7 @@ from chargehand.engine.plan import NO_TASK
 from chargehand.engine.state import Work
 from chargehand.server.openai.api import AnswerWords
 from chargehand.server.settings import ServerLimits
-from tests.server.api import BOTH, GOAL, Garden, garden, key_for, team_in
+from tests.server.api import BOTH, GOAL, Garden, SharedGarden, garden, key_for, shared_garden, team_in
 from tests.server.model_server import Answer, FakeModel, Question, fake_model
 from tests.server.running import Running, running, settings_in
 from tests.server.test_serve import TOKEN, served
@@ -35,10 +35,23 @@ _PLAN = {"goal": "it", "tasks": {"t1": {"instruction": "Write it.", "worker": "w
 LONG = " ".join(f"Zeile {number}: grüße 👩‍🚀🏽 日本語." for number in range(120))
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGarden]:
+    with shared_garden(tmp_path_factory.mktemp("garden")) as shared:
+        yield shared
+
+
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Garden]:
-    with garden(tmp_path) as found:
-        yield found
+def home(shared: SharedGarden) -> Iterator[Garden]:
+    """A tenant of its own, on the server of all tests of the module."""
+    with shared.tenant() as home:
+        yield home
+
+
+@pytest.fixture
+def own_home(tmp_path: Path) -> Iterator[Garden]:
+    with garden(tmp_path) as home:
+        yield home
 
 
 _OPEN: list[openai.OpenAI] = []
@@ -401,16 +414,16 @@ def test_bodies_that_are_no_calls_are_answered_in_the_same_envelope(home: Garden
         assert set(found.json()["error"]) == {"message", "type", "param", "code"}
 
 
-def test_a_model_that_is_not_there_and_a_key_that_is_no_good(home: Garden, tmp_path: Path) -> None:
+def test_a_model_that_is_not_there_and_a_key_that_is_no_good(own_home: Garden, tmp_path: Path) -> None:
     with pytest.raises(openai.NotFoundError) as caught:
-        client(home.server).chat.completions.create(model="gpt-5", messages=said(GOAL))
+        client(own_home.server).chat.completions.create(model="gpt-5", messages=said(GOAL))
     assert "team/garden" in caught.value.message
     assert caught.value.code == "model_not_found"
-    stranger = client(home.server, "ch_wrong_key_of_somebody")
+    stranger = client(own_home.server, "ch_wrong_key_of_somebody")
     with pytest.raises(openai.AuthenticationError):
         stranger.chat.completions.create(model="garden", messages=said(GOAL))
     reader = key_for(tmp_path, "main", "read")["Authorization"].removeprefix("Bearer ")
-    looking = client(home.server, reader)
+    looking = client(own_home.server, reader)
     assert list(looking.models.list())
     with pytest.raises(openai.PermissionDeniedError):
         looking.chat.completions.create(model="garden", messages=said(GOAL))
@@ -461,7 +474,7 @@ def test_a_run_that_is_cancelled_ends_its_stream_with_an_error(home: Garden) -> 
     assert caught.value.code == "run_cancelled"
 
 
-def test_a_person_who_is_asked_is_told_how_to_answer(home: Garden, tmp_path: Path) -> None:
+def test_a_person_who_is_asked_is_told_how_to_answer(own_home: Garden, tmp_path: Path) -> None:
     team = tmp_path / "asks"
     (team / "notes").mkdir(parents=True)
     for name in ("tools.py", "notes/tomatoes.md"):
@@ -571,10 +584,10 @@ async def test_two_at_once_do_not_mix(home: Garden) -> None:
             jobs.create_task(ask(calling, count))
 
 
-def test_another_tenant_sees_nothing_of_it(home: Garden, tmp_path: Path) -> None:
-    found = client(home.server).responses.create(model="garden", input=GOAL)
+def test_another_tenant_sees_nothing_of_it(own_home: Garden, tmp_path: Path) -> None:
+    found = client(own_home.server).responses.create(model="garden", input=GOAL)
     token = key_for(tmp_path, "other")["Authorization"].removeprefix("Bearer ")
-    other = client(home.server, token)
+    other = client(own_home.server, token)
     with pytest.raises(openai.NotFoundError):
         other.responses.retrieve(found.id)
 
