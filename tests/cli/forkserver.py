@@ -26,7 +26,6 @@ import msgspec
 
 _NOT_IMPORTED = (
     "chargehand.__main__",
-    "chargehand.server",
     "chargehand.tools.inside",
     "chargehand.tools.query_process",
 )

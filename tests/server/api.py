@@ -1,5 +1,6 @@
 """For tests of our own API: a real server with a small team whose tool waits until it is let go, and who calls it."""
 
+import itertools
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -55,6 +56,7 @@ def seedling_price(plant: str, seedlings: int) -> str:
         time.sleep(0.02)
     return f"{seedlings} {plant} seedlings at 1.20 euros each cost {seedlings * 1.2:.2f} euros."
 '''
+_TENANTS = itertools.count(1)
 _NOTES = "# Tomatoes\n\nPlant out tomatoes after 15 May, when there is no more frost.\n"
 
 
@@ -132,9 +134,38 @@ def garden(folder: Path, **changes: object) -> Generator[Garden]:
         yield Garden(server, client, folder / "team")
 
 
-def key_for(folder: Path, tenant: str, scope: str = "run") -> dict[str, str]:
+class SharedGarden:
+    """A server for many tests."""
+
+    def __init__(self, home: Garden, folder: Path) -> None:
+        self._home = home
+        self._folder = folder
+
+    @contextmanager
+    def tenant(self) -> Generator[Garden]:
+        """A tenant that has nothing yet; the tool is let go before and after."""
+        server = new_tenant(self._home.server, self._folder)
+        with httpx.Client(base_url=server.url, headers=server.headers, timeout=30) as client:
+            home = Garden(server, client, self._folder / "team").free()
+            yield home
+            home.free()
+
+
+@contextmanager
+def shared_garden(folder: Path) -> Generator[SharedGarden]:
+    with garden(folder) as home:
+        yield SharedGarden(home, folder)
+
+
+def new_tenant(server: Running, folder: Path) -> Running:
+    """Return the same server with the key of a tenant that has nothing yet: for tests that share a server."""
+    headers = key_for(folder, f"tenant-{next(_TENANTS)}", "admin", name="operator")
+    return Running(server.port, headers["Authorization"].removeprefix("Bearer "))
+
+
+def key_for(folder: Path, tenant: str, scope: str = "run", *, name: str = "for a test") -> dict[str, str]:
     """Headers with a new key of a tenant."""
-    key, token = create_key(tenant, "for a test", scope, time.time(), None)  # pyright: ignore[reportArgumentType] - a scope
+    key, token = create_key(tenant, name, scope, time.time(), None)  # pyright: ignore[reportArgumentType] - a scope
     keys = open_keys(key_store_url(folder / "data"))
     keys.add(key)
     keys.close()

@@ -2,14 +2,14 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
 
 from chargehand.runtime.executor import Listener
-from chargehand.server.app import build
+from chargehand.server.app import Application
 from chargehand.server.extension import HttpApi
 from chargehand.server.http_server import HttpServer
 from chargehand.server.settings import ServerSettings
@@ -39,9 +39,9 @@ def running(
 ) -> Generator[Running]:
     """Serve until the block is left; then it shuts down as it would on SIGTERM."""
     known = dict(environment or {})
-    app = build(settings, known.get, apis, listeners, on_reload)
+    application = Application(settings, known.get, apis, listeners, on_reload=on_reload)
     config = uvicorn.Config(
-        app,
+        application.app,
         host="127.0.0.1",
         port=0,
         log_level="warning",
@@ -50,13 +50,16 @@ def running(
         http="httptools",
         timeout_graceful_shutdown=5,
     )
-    with listening(config) as port:
+    with listening(config, lambda: application.drain(settings.grace)) as port:
         yield Running(port, settings.token)
 
 
 @contextmanager
-def listening(config: uvicorn.Config) -> Generator[int]:
-    """Run uvicorn in a thread and yield its port. Start and stop are waited for without polling."""
+def listening(config: uvicorn.Config, drain: Callable[[], Awaitable[None]] | None = None) -> Generator[int]:
+    """Run uvicorn in a thread and yield its port. Start and stop are waited for without polling.
+
+    `drain` is awaited before it stops.
+    """
     started = threading.Event()
     loop = asyncio.new_event_loop()
     server = HttpServer(config, started.set)
@@ -68,6 +71,11 @@ def listening(config: uvicorn.Config) -> Generator[int]:
         finally:
             started.set()
 
+    async def stop() -> None:
+        if drain is not None:
+            await drain()
+        server.stop()
+
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     started.wait(20)
@@ -76,7 +84,7 @@ def listening(config: uvicorn.Config) -> Generator[int]:
         yield server.servers[0].sockets[0].getsockname()[1]
     finally:
         if thread.is_alive():
-            loop.call_soon_threadsafe(server.stop)
+            asyncio.run_coroutine_threadsafe(stop(), loop)
         thread.join(20)
         assert not thread.is_alive(), "the server did not stop"
 

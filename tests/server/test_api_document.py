@@ -66,6 +66,7 @@ def test_a_method_that_is_not_for_a_path_is_told_which_are(tmp_path: Path) -> No
         assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, PUT")
 
 
+@pytest.mark.slow("schemathesis takes two seconds to start, and calls every operation with data of its own")
 @pytest.mark.timeout(600)  # on a busy machine
 def test_the_server_keeps_to_the_document_whatever_it_is_sent(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     thorough = bool(request.config.getoption("thorough"))
@@ -79,11 +80,11 @@ def test_the_server_keeps_to_the_document_whatever_it_is_sent(tmp_path: Path, re
         words += ["--url", home.server.url, "-H", f"Authorization: Bearer {home.server.token}", "--checks", "all"]
         words += ["--exclude-path", "/api/runs/events"]  # it never ends
         words += ["--exclude-operation-id", "delete_run"]  # the others need the run
-        words += ["--request-timeout", "60", "--no-color", "--max-examples", "20" if thorough else "2"]
-        words += [] if thorough else ["--seed", "1"]
+        words += ["--request-timeout", "60", "--no-color", "--max-examples", "20" if thorough else "1"]
+        words += [] if thorough else ["--seed", "1", "--phases", "examples,fuzzing,stateful"]
         done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=580)
     assert done.returncode == 0, done.stdout[-5000:]
     counted = re.search(r"(\d+) generated, (\d+) passed", done.stdout)
     assert counted, done.stdout[-2000:]
     assert counted[1] == counted[2]
-    assert int(counted[1]) > 500
+    assert int(counted[1]) > (500 if thorough else 100)

@@ -11,25 +11,38 @@ import pytest
 
 from chargehand import __version__
 from tests.cli.commands import chargehand
-from tests.server.api import BOTH, GOAL, Garden, garden, key_for, team_in
+from tests.server.api import BOTH, GOAL, Garden, SharedGarden, garden, key_for, shared_garden, team_in
 from tests.server.model_server import Answer, Call, Question, fake_model
 from tests.server.running import running, settings_in
 from tests.server.test_openai import desk
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGarden]:
+    with shared_garden(tmp_path_factory.mktemp("garden")) as shared:
+        yield shared
+
+
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Garden]:
-    with garden(tmp_path) as opened:
-        yield opened
+def home(shared: SharedGarden) -> Iterator[Garden]:
+    """A tenant of its own, on the server of all tests of the module."""
+    with shared.tenant() as home:
+        yield home
 
 
-def test_a_caller_is_told_who_it_is_and_what_its_key_allows(home: Garden, tmp_path: Path) -> None:
-    operator = home.client.get("/api/me").json()
+@pytest.fixture
+def own_home(tmp_path: Path) -> Iterator[Garden]:
+    with garden(tmp_path) as home:
+        yield home
+
+
+def test_a_caller_is_told_who_it_is_and_what_its_key_allows(own_home: Garden, tmp_path: Path) -> None:
+    operator = own_home.client.get("/api/me").json()
     assert (operator["key"], operator["scopes"]) == ("operator", ["read", "run", "admin"])
     assert operator["version"] == __version__
     assert abs(operator["now"] - time.time()) < 60
     assert operator["unlocked"] is False
-    reader = home.client.get("/api/me", headers=key_for(tmp_path, "acme", "read")).json()
+    reader = own_home.client.get("/api/me", headers=key_for(tmp_path, "acme", "read")).json()
     assert (reader["tenant"], reader["name"], reader["scopes"]) == ("acme", "for a test", ["read"])
 
 
@@ -139,15 +152,15 @@ def test_a_plan_that_is_given_is_checked_and_reckoned_and_nothing_is_planned(hom
     assert (grave, bad["forecast"]) == ([("unknown_worker", "tasks[0] (a).worker")], None)
 
 
-def test_an_answer_names_who_decided_and_the_second_one_is_refused(home: Garden, tmp_path: Path) -> None:
-    run = home.begin(approve=True)
-    home.wait(run, "needs_input")
+def test_an_answer_names_who_decided_and_the_second_one_is_refused(own_home: Garden, tmp_path: Path) -> None:
+    run = own_home.begin(approve=True)
+    own_home.wait(run, "needs_input")
     key = key_for(tmp_path, "main")
     body = {"number": 1, "verdict": "approve"}
-    assert home.client.post(f"/api/runs/{run}/plan", json=body, headers=key).status_code == 200
-    assert home.client.post(f"/api/runs/{run}/plan", json=body, headers=key).status_code == 409
-    home.wait(run)
-    trace = home.client.get(f"/api/runs/{run}/trace").json()
+    assert own_home.client.post(f"/api/runs/{run}/plan", json=body, headers=key).status_code == 200
+    assert own_home.client.post(f"/api/runs/{run}/plan", json=body, headers=key).status_code == 409
+    own_home.wait(run)
+    trace = own_home.client.get(f"/api/runs/{run}/trace").json()
     assert [question["by"] for question in trace["questions"]] == ["for a test"]
 
 
@@ -431,18 +444,18 @@ def test_a_fork_is_previewed_with_what_it_takes_over_and_does_again(home: Garden
     assert len(home.client.get("/api/runs").json()["runs"]) == 1
 
 
-def test_a_run_is_deleted_by_an_administrator_once_it_is_not_under_way(home: Garden, tmp_path: Path) -> None:
-    home.hold()
-    run = home.begin()
-    home.tool_called(run)
-    assert home.client.delete(f"/api/runs/{run}").status_code == 409
-    home.let_go()
-    home.wait(run)
-    assert len(home.client.get("/api/runs").json()["runs"]) == 1
-    assert home.client.delete(f"/api/runs/{run}", headers=key_for(tmp_path, "main")).status_code == 403
-    assert home.client.delete(f"/api/runs/{run}").json() == {"runs": [run]}
-    assert home.client.get(f"/api/runs/{run}").status_code == 404
-    assert home.client.get("/api/runs").json()["runs"] == []
+def test_a_run_is_deleted_by_an_administrator_once_it_is_not_under_way(own_home: Garden, tmp_path: Path) -> None:
+    own_home.hold()
+    run = own_home.begin()
+    own_home.tool_called(run)
+    assert own_home.client.delete(f"/api/runs/{run}").status_code == 409
+    own_home.let_go()
+    own_home.wait(run)
+    assert len(own_home.client.get("/api/runs").json()["runs"]) == 1
+    assert own_home.client.delete(f"/api/runs/{run}", headers=key_for(tmp_path, "main")).status_code == 403
+    assert own_home.client.delete(f"/api/runs/{run}").json() == {"runs": [run]}
+    assert own_home.client.get(f"/api/runs/{run}").status_code == 404
+    assert own_home.client.get("/api/runs").json()["runs"] == []
 
 
 _KEEPERS = """

@@ -9,14 +9,21 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server.api import BOTH, GOAL, Garden, garden, key_for, team_in
+from tests.server.api import BOTH, GOAL, Garden, SharedGarden, garden, key_for, shared_garden, team_in
 from tests.server.running import running, settings_in
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGarden]:
+    with shared_garden(tmp_path_factory.mktemp("garden")) as shared:
+        yield shared
+
+
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Garden]:
-    with garden(tmp_path) as found:
-        yield found
+def home(shared: SharedGarden) -> Iterator[Garden]:
+    """A tenant of its own, on the server of all tests of the module."""
+    with shared.tenant() as home:
+        yield home
 
 
 def post(home: Garden, body: object, key: str = "") -> httpx.Response:

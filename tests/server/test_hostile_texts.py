@@ -14,6 +14,7 @@ from tests.server.api import BOTH, team_in
 from tests.server.hostile import KINDS, hostile_text
 from tests.server.model_server import Answer, FakeModel, Question, fake_model
 from tests.server.running import running, settings_in
+from tests.support.hunts import hunt_size
 
 LENGTH = 100_000
 LONGEST_WAIT = 0.5
@@ -163,12 +164,21 @@ _SENT: dict[str, Send] = {
 }
 
 
+_KINDS_AN_ENTRY = hunt_size(quick=3, thorough=len(KINDS))
+
+
+def kinds_for(entry: str) -> list[str]:
+    """Return the kinds of text to send there. The quick size deals all kinds out to the entries in turn."""
+    first = list(_SENT).index(entry) * _KINDS_AN_ENTRY
+    return [KINDS[number % len(KINDS)] for number in range(first, first + _KINDS_AN_ENTRY)]
+
+
 @pytest.mark.parametrize("entry", _SENT)
 def test_hostile_texts_do_not_keep_others_waiting(place: Place, entry: str) -> None:
     send = _SENT[entry]
     send(place, BOTH)  # what is imported at the first call of all is not what is measured
     place.health.take_slowest()
-    for kind in KINDS:
+    for kind in kinds_for(entry):
         response = send(place, f"{BOTH} {hostile_text(kind, LENGTH)} x?")
         assert response.status_code == 200 or _is_too_long(response), (kind, response.text[:300])
         waited = place.health.take_slowest()
@@ -183,7 +193,7 @@ def _is_too_long(response: httpx.Response) -> bool:
 
 def test_texts_that_the_demo_model_reads_do_not_keep_others_waiting(place: Place) -> None:
     """Longer ones it refuses before it reads them."""
-    for kind in KINDS:
+    for kind in KINDS[:: hunt_size(quick=8, thorough=1)]:
         response = place.run("garden", f"{BOTH} {hostile_text(kind, 3_800)} x?")
         assert response.status_code == 200, (kind, response.text[:300])
         waited = place.health.take_slowest()

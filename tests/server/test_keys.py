@@ -147,7 +147,7 @@ def test_a_revoked_token_is_refused_at_once_and_its_streams_end(tmp_path: Path) 
 
 def test_an_expired_token_is_refused_and_its_streams_end(tmp_path: Path) -> None:
     clock = [1000.0]  # it stands still while the server starts, however long that takes
-    _, token = made_in(tmp_path, expires=1001.0)
+    _, token = made_in(tmp_path, expires=1000.2)
     headers = {"Authorization": f"Bearer {token}"}
     with (
         guarded(ServerSettings(tmp_path, token=OPERATOR), now=lambda: clock[0]) as url,
@@ -156,7 +156,7 @@ def test_an_expired_token_is_refused_and_its_streams_end(tmp_path: Path) -> None
         with client.stream("GET", "/stream", headers=headers) as stream:
             assert [line for line in stream.iter_lines() if line] == ["data: 0"]
         assert client.get("/who", headers=headers).status_code == 200
-        clock[0] = 1001.0
+        clock[0] = 1000.2
         assert client.get("/who", headers=headers).status_code == 401
 
 

@@ -186,7 +186,7 @@ def _ready(server: Running) -> dict[str, int]:
 
 
 def test_a_reader_who_follows_a_list_misses_nothing_that_waited_in_line(desk: Desk) -> None:
-    desk.model.think = lambda _: Answer("yes", seconds=0.15)
+    desk.model.think = lambda _: Answer("yes", seconds=0.05)
     agent = desk.agent()
     for number in range(4):
         post(desk.server, f"/v1/agents/{agent}/messages/async", {"input": f"number {number}"})

@@ -12,6 +12,7 @@ import pytest
 from letta_client import Letta, NotFoundError, UnprocessableEntityError
 from letta_client.types.agents import LettaResponse
 
+from tests.server.api import new_tenant
 from tests.server.model_server import Answer, Call, FakeModel, Question, fake_model
 from tests.server.running import Running, running, settings_in
 
@@ -37,14 +38,23 @@ class Desk:
         return [(one.message_type or "", str(getattr(one, "content", ""))) for one in said]
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("desk")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Running]:
+    with running(settings_in(folder / "data", pulse=0.1, grace=0.1)) as server:
+        yield server
+
+
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with (
-        fake_model(lambda _: "yes") as model,
-        running(settings_in(tmp_path, pulse=0.3)) as one,
-        Letta(base_url=one.url, api_key=one.token) as client,
-    ):
-        yield Desk(one, client, model)
+def desk(server: Running, folder: Path) -> Iterator[Desk]:
+    """A tenant and a model of its own, on the server of all tests of the module."""
+    tenant = new_tenant(server, folder)
+    with fake_model(lambda _: "yes") as model, Letta(base_url=tenant.url, api_key=tenant.token) as client:
+        yield Desk(tenant, client, model)
 
 
 def words(answer: LettaResponse) -> list[str]:
@@ -207,21 +217,21 @@ def test_a_message_after_one_that_was_rejected_is_answered(desk: Desk) -> None:
 
 
 def test_a_slow_answer_is_kept_alive(desk: Desk) -> None:
-    desk.model.think = lambda _: Answer("late", seconds=2.0)
-    answer = desk.say(desk.agent(), "Take your time", timeout=1.0)
+    desk.model.think = lambda _: Answer("late", seconds=0.8)
+    answer = desk.say(desk.agent(), "Take your time", timeout=0.4)
     assert words(answer) == ["late"]
     assert len(desk.model.questions) == 1
 
 
 def test_a_call_that_is_sent_again_joins_the_first(tmp_path: Path) -> None:
     with (
-        fake_model(lambda _: Answer("once", seconds=2.0)) as model,
+        fake_model(lambda _: Answer("once", seconds=0.4)) as model,
         running(settings_in(tmp_path, pulse=60.0)) as one,
         Letta(base_url=one.url, api_key=one.token, max_retries=8) as client,
     ):
         desk = Desk(one, client, model)
         agent = desk.agent()
-        assert words(desk.say(agent, "Work", timeout=0.5)) == ["once"]
+        assert words(desk.say(agent, "Work", timeout=0.2)) == ["once"]
         assert len(model.questions) == 1
         assert [kind for kind, _ in desk.listed(agent)] == ["user_message", "assistant_message"]
         assert words(desk.say(agent, "Work", timeout=10)) == ["once"]
@@ -247,7 +257,7 @@ def test_two_senders_are_heard_one_after_the_other_in_order(desk: Desk) -> None:
 
     def timed(question: Question) -> Answer:
         start = time.monotonic()
-        time.sleep(0.2)
+        time.sleep(0.05)
         spans.append((start, time.monotonic()))
         return Answer(question.user[-5:])
 
@@ -286,7 +296,7 @@ def test_a_stream_brings_messages_as_they_happen_and_ends(desk: Desk) -> None:
 
 
 def test_words_are_streamed_as_they_come(desk: Desk) -> None:
-    desk.model.think = lambda _: Answer("one two three four five", pause=0.1)
+    desk.model.think = lambda _: Answer("one two three four five", pause=0.04)
     agent = desk.agent()
     times = list[float]()
     pieces: list[tuple[str, str]] = []
@@ -299,7 +309,7 @@ def test_words_are_streamed_as_they_come(desk: Desk) -> None:
     assert "".join(text for _, text in pieces) == "one two three four five"
     assert len(pieces) >= 4
     assert len({which for which, _ in pieces}) == 1
-    assert times[-1] - times[0] > 0.2
+    assert times[-1] - times[0] > 0.08
     assert desk.client.agents.messages.list(agent).items[-1].id == pieces[0][0]
 
 

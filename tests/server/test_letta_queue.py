@@ -56,7 +56,9 @@ async def servers(store: str, *, count: int = 2, waiting: int = 4) -> AsyncGener
         TenantRuns(Admission(ServerLimits()), "main", 0.0) as runs,
         servers(store, count=count - 1, waiting=waiting) as others,
     ):
-        queue = PostgresQueue(postgres_url(store), runs, journal.notices, max_waiting=waiting, take_over=take_over)
+        queue = PostgresQueue(
+            postgres_url(store), runs, journal.notices, max_waiting=waiting, take_over=take_over, look_every=0.1
+        )
         yield [Server(journal, runs, queue, taken_over), *others]
 
 

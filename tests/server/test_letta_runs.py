@@ -10,22 +10,31 @@ import httpx
 import pytest
 from letta_client import Letta, NotFoundError
 
-from tests.server.api import garden
+from tests.server.api import garden, new_tenant
 from tests.server.model_server import Answer, Call, Question, fake_model
-from tests.server.running import running, settings_in
+from tests.server.running import Running, running, settings_in
 from tests.server.test_letta_messages import Desk, soon, words
 
 ONE = "send_message_to_agent_and_wait_for_reply"
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("desk")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Running]:
+    with running(settings_in(folder / "data", grace=0.1)) as server:
+        yield server
+
+
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with (
-        fake_model(lambda _: "yes") as model,
-        running(settings_in(tmp_path)) as one,
-        Letta(base_url=one.url, api_key=one.token) as client,
-    ):
-        yield Desk(one, client, model)
+def desk(server: Running, folder: Path) -> Iterator[Desk]:
+    """A tenant and a model of its own, on the server of all tests of the module."""
+    tenant = new_tenant(server, folder)
+    with fake_model(lambda _: "yes") as model, Letta(base_url=tenant.url, api_key=tenant.token) as client:
+        yield Desk(tenant, client, model)
 
 
 def _searching(asked: Question) -> Answer:
@@ -45,12 +54,12 @@ def test_a_run_in_the_background_can_be_watched_to_its_end(desk: Desk) -> None:
     assert (run.agent_id, run.background) == (agent, True)
     assert run.status in ("created", "running")
     assert [one.id for one in desk.client.runs.list(active=True)] == [run.id]
-    time.sleep(0.5)
+    time.sleep(0.1)
     free.set()
     soon(lambda: desk.client.runs.retrieve(run.id).status == "completed")
     ended = desk.client.runs.retrieve(run.id)
     assert ended.stop_reason == "end_turn"
-    assert (ended.total_duration_ns or 0) > 0.4e9
+    assert (ended.total_duration_ns or 0) > 0.1e9
     assert list(desk.client.runs.list(active=True)) == []
     assert [one.message_type for one in desk.client.runs.messages.list(run.id)] == ["user_message", "assistant_message"]
 

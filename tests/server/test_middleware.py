@@ -367,7 +367,7 @@ def test_nobody_is_asked_for_a_token_where_the_operator_says_so_but_names_and_pa
 
 
 def test_headers_that_never_end_and_headers_that_never_come_close_the_line(tmp_path: Path) -> None:
-    with guarded(ServerSettings(tmp_path, token=TOKEN), patience=0.5) as url:
+    with guarded(ServerSettings(tmp_path, token=TOKEN), patience=0.2) as url:
         port = int(url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
             line.sendall(b"GET /who HTTP/1.1\r\nX-Long: ")
@@ -383,7 +383,7 @@ def test_headers_that_never_end_and_headers_that_never_come_close_the_line(tmp_p
         with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
             line.sendall(b"GET /who HTTP/1.1\r\n")
             assert line.recv(4096) == b""
-        assert 0.3 < time.monotonic() - began < 5
+        assert 0.1 < time.monotonic() - began < 5
 
 
 def test_json_is_looked_through_in_one_go_however_hostile_it_is() -> None:
@@ -427,7 +427,7 @@ def _connected(url: str) -> socket.socket:
 
 
 def _is_open(line: socket.socket) -> bool:
-    line.settimeout(0.2)
+    line.settimeout(0.02)
     try:
         return line.recv(1) != b""
     except TimeoutError:

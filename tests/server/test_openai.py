@@ -18,7 +18,7 @@ from chargehand.engine.plan import NO_TASK
 from chargehand.engine.state import Work
 from chargehand.server.openai.api import AnswerWords
 from chargehand.server.settings import ServerLimits
-from tests.server.api import BOTH, GOAL, Garden, garden, key_for, team_in
+from tests.server.api import BOTH, GOAL, Garden, SharedGarden, garden, key_for, shared_garden, team_in
 from tests.server.model_server import Answer, FakeModel, Question, fake_model
 from tests.server.running import Running, running, settings_in
 from tests.server.test_serve import TOKEN, served
@@ -35,10 +35,23 @@ _PLAN = {"goal": "it", "tasks": {"t1": {"instruction": "Write it.", "worker": "w
 LONG = " ".join(f"Zeile {number}: grüße 👩‍🚀🏽 日本語." for number in range(120))
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGarden]:
+    with shared_garden(tmp_path_factory.mktemp("garden")) as shared:
+        yield shared
+
+
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Garden]:
-    with garden(tmp_path) as found:
-        yield found
+def home(shared: SharedGarden) -> Iterator[Garden]:
+    """A tenant of its own, on the server of all tests of the module."""
+    with shared.tenant() as home:
+        yield home
+
+
+@pytest.fixture
+def own_home(tmp_path: Path) -> Iterator[Garden]:
+    with garden(tmp_path) as home:
+        yield home
 
 
 _OPEN: list[openai.OpenAI] = []
@@ -227,7 +240,7 @@ def test_a_stream_ends_as_clients_expect_it(home: Garden) -> None:
 
 
 def test_words_are_sent_as_a_model_writes_them_and_add_up_to_the_answer(tmp_path: Path) -> None:
-    with desk(tmp_path, Answer("One two three four five six seven eight.", pause=0.1)) as (server, _):
+    with desk(tmp_path, Answer("One two three four five six seven eight.", pause=0.04)) as (server, _):
         calling = client(server)
         times = list[float]()
         pieces = list[str]()
@@ -236,7 +249,7 @@ def test_words_are_sent_as_a_model_writes_them_and_add_up_to_the_answer(tmp_path
                 times.append(time.monotonic())
                 pieces.append(one.choices[0].delta.content)
         assert len(pieces) >= 8
-        assert times[-1] - times[0] > 0.4
+        assert times[-1] - times[0] > 0.15
         run: Any = httpx.get(f"{server.url}/api/runs", headers=server.headers).json()["runs"][0]
         shown: Any = httpx.get(f"{server.url}/api/runs/{run['run']}", headers=server.headers).json()
         assert "".join(pieces) == shown["answer"]
@@ -401,16 +414,16 @@ def test_bodies_that_are_no_calls_are_answered_in_the_same_envelope(home: Garden
         assert set(found.json()["error"]) == {"message", "type", "param", "code"}
 
 
-def test_a_model_that_is_not_there_and_a_key_that_is_no_good(home: Garden, tmp_path: Path) -> None:
+def test_a_model_that_is_not_there_and_a_key_that_is_no_good(own_home: Garden, tmp_path: Path) -> None:
     with pytest.raises(openai.NotFoundError) as caught:
-        client(home.server).chat.completions.create(model="gpt-5", messages=said(GOAL))
+        client(own_home.server).chat.completions.create(model="gpt-5", messages=said(GOAL))
     assert "team/garden" in caught.value.message
     assert caught.value.code == "model_not_found"
-    stranger = client(home.server, "ch_wrong_key_of_somebody")
+    stranger = client(own_home.server, "ch_wrong_key_of_somebody")
     with pytest.raises(openai.AuthenticationError):
         stranger.chat.completions.create(model="garden", messages=said(GOAL))
     reader = key_for(tmp_path, "main", "read")["Authorization"].removeprefix("Bearer ")
-    looking = client(home.server, reader)
+    looking = client(own_home.server, reader)
     assert list(looking.models.list())
     with pytest.raises(openai.PermissionDeniedError):
         looking.chat.completions.create(model="garden", messages=said(GOAL))
@@ -461,7 +474,7 @@ def test_a_run_that_is_cancelled_ends_its_stream_with_an_error(home: Garden) -> 
     assert caught.value.code == "run_cancelled"
 
 
-def test_a_person_who_is_asked_is_told_how_to_answer(home: Garden, tmp_path: Path) -> None:
+def test_a_person_who_is_asked_is_told_how_to_answer(own_home: Garden, tmp_path: Path) -> None:
     team = tmp_path / "asks"
     (team / "notes").mkdir(parents=True)
     for name in ("tools.py", "notes/tomatoes.md"):
@@ -499,8 +512,8 @@ def test_a_call_with_the_same_key_is_the_same_run_and_another_body_is_refused(ho
 
 def test_a_client_that_gave_up_and_calls_again_joins_the_run_it_began(home: Garden) -> None:
     home.hold()
-    threading.Timer(1.0, home.let_go).start()
-    hasty = client(home.server, max_retries=5, timeout=0.5)
+    threading.Timer(0.4, home.let_go).start()
+    hasty = client(home.server, max_retries=8, timeout=0.2)
     found = hasty.chat.completions.create(model="garden", messages=said(GOAL))
     assert "48.00 euros" in (found.choices[0].message.content or "")
     (run,) = home.client.get("/api/runs").json()["runs"]
@@ -527,7 +540,7 @@ def test_a_client_that_goes_away_stops_nothing(home: Garden, stream: object) -> 
     home.hold()
     body = {"model": "garden", "messages": said(GOAL), "stream": stream}
     with pytest.raises(httpx.ReadTimeout):
-        home.client.post("/v1/chat/completions", json=body, timeout=0.4)
+        home.client.post("/v1/chat/completions", json=body, timeout=0.2)
     _until(lambda: bool(home.client.get("/api/runs").json()["runs"]))
     home.let_go()
     run = home.client.get("/api/runs").json()["runs"][0]["run"]
@@ -571,10 +584,10 @@ async def test_two_at_once_do_not_mix(home: Garden) -> None:
             jobs.create_task(ask(calling, count))
 
 
-def test_another_tenant_sees_nothing_of_it(home: Garden, tmp_path: Path) -> None:
-    found = client(home.server).responses.create(model="garden", input=GOAL)
+def test_another_tenant_sees_nothing_of_it(own_home: Garden, tmp_path: Path) -> None:
+    found = client(own_home.server).responses.create(model="garden", input=GOAL)
     token = key_for(tmp_path, "other")["Authorization"].removeprefix("Bearer ")
-    other = client(home.server, token)
+    other = client(own_home.server, token)
     with pytest.raises(openai.NotFoundError):
         other.responses.retrieve(found.id)
 

@@ -27,8 +27,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
 
 
 @pytest.fixture
-def client(home: Garden) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{home.server.url}/v1", api_key=home.server.token, max_retries=0)
+def client(home: Garden) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{home.server.url}/v1", api_key=home.server.token, max_retries=0) as client:
+        yield client
 
 
 def told(response: Any) -> Json:

@@ -37,7 +37,7 @@ def store(postgres_store: str) -> PostgresUrl:
 
 @pytest.fixture
 def keys(store: PostgresUrl) -> Iterator[PostgresKeys]:
-    with closing(PostgresKeys(store)) as opened:
+    with closing(PostgresKeys(store, look_every=0.1)) as opened:
         yield opened
 
 
@@ -80,9 +80,9 @@ def test_a_message_is_followed_on_another_server_though_every_notification_is_lo
     monkeypatch.setattr(postgres_notices, "CHANNEL", "another")
     monkeypatch.setattr(postgres_listener, "QUERY_INTERVAL", 600.0)
     with (
-        fake_model(lambda _: Answer("at last", seconds=1.0)) as model,
+        fake_model(lambda _: Answer("at last", seconds=0.3)) as model,
         running(settings_in(tmp_path / "one", store=store)) as one,
-        running(settings_in(tmp_path / "two", store=store)) as two,
+        running(settings_in(tmp_path / "two", store=store, agent_poll=0.1)) as two,
         Letta(base_url=one.url, api_key=one.token) as client,
         Letta(base_url=two.url, api_key=two.token) as other,
     ):

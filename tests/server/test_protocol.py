@@ -51,8 +51,8 @@ def test_headers_behind_a_body_and_sizes_of_chunks_have_an_end(tmp_path: Path) -
 
 
 def test_a_body_of_which_nothing_comes_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "BODY_PATIENCE", 0.3)
-    monkeypatch.setattr(BoundedHttp, "upload", 1.0)
+    monkeypatch.setattr(limits, "BODY_PATIENCE", 0.1)
+    monkeypatch.setattr(BoundedHttp, "upload", 0.3)
     begun = "POST /who HTTP/1.1\r\nContent-Length: 10\r\n"
     with guarded(ServerSettings(tmp_path, token=TOKEN)) as url:
         for came in (b"", b"x"):

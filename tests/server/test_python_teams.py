@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,9 +15,10 @@ from chargehand.cli.serve import find_plugins
 from chargehand.config.load import load_team
 from chargehand.engine.events import Entry
 from chargehand.errors import Invalid
-from tests.cli.commands import COMMAND, chargehand
+from tests.cli.commands import chargehand
 from tests.server.api import key_for
 from tests.server.running import Running, running, settings_in
+from tests.support.server_process import ForkedCommand
 
 MINE = """
 from chargehand import Plan, Supervisor, Task, Team, Worker
@@ -172,13 +172,7 @@ def test_a_model_cannot_be_put_in_the_place_of_those_in_python(tmp_path: Path, m
         load_team("greeting:team", model="demo")
 
 
-def serving(folder: Path, *words: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(words, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
-
-
-def first_url(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
+def first_url(process: ForkedCommand) -> str:
     for line in process.stdout:
         if "http://" in line:
             return "http://" + line.partition("http://")[2].split()[0]
@@ -188,16 +182,19 @@ def first_url(process: subprocess.Popen[str]) -> str:
 @pytest.mark.parametrize("how", ["serve --team", "team.serve()"])
 def test_a_team_in_python_is_served_until_it_is_told_to_stop(tmp_path: Path, how: str) -> None:
     write_team(tmp_path)
-    (tmp_path / "serving.py").write_text(SERVING)
-    options = ("serve", "--team", "greeting:team", "--port", "0", "--no-token", "--data", "data")
-    words = (*COMMAND, *options) if how.startswith("serve") else (sys.executable, "serving.py")
-    with serving(tmp_path, *words) as process:
+    words = ("serve", "--team", "greeting:team", "--port", "0", "--no-token", "--data", "data")
+    code = None if how.startswith("serve") else SERVING
+    process = ForkedCommand(*words, folder=tmp_path, environment=os.environ, code=code)
+    try:
         url = first_url(process)
         body = {"model": "team/greeters", "messages": [{"role": "user", "content": "Say hello."}]}
-        found = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60)
-        assert found.json()["choices"][0]["message"]["content"] == "hello"
-        process.send_signal(signal.SIGTERM)
+        response = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60)
+        assert response.json()["choices"][0]["message"]["content"] == "hello"
+        process.terminate()
         assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.communicate(30)
 
 
 def test_serve_takes_no_other_objects_for_apis() -> None:
@@ -255,7 +252,7 @@ class Reloads:
 
 def test_an_edit_of_a_python_team_is_served_to_the_next_run(here: Path) -> None:
     said = Reloads()
-    settings = settings_in(here / ".data", teams=("greeting:team",))
+    settings = settings_in(here / ".data", teams=("greeting:team",), reload_every=0.02)
     with running(settings, on_reload=said.lines.append) as server:
         assert answer(server) == "hello"
         (here / "words.py").write_text('HELLO = "good day"\n')
@@ -293,7 +290,7 @@ def test_runs_under_way_keep_their_team_and_a_broken_file_keeps_the_old_one_serv
     (folder / "tools.py").write_text(TOOLS)
     (folder / "held").touch()
     said = Reloads()
-    settings = settings_in(tmp_path / "data", teams=(folder,))
+    settings = settings_in(tmp_path / "data", teams=(folder,), reload_every=0.02)
     plan = {"tasks": [{"id": "t1", "instruction": "Say hello.", "worker": "ann"}], "combine": "forward"}
     body = {"team": "greeters", "goal": "Say hello.", "plan": plan}
     with (

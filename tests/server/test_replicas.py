@@ -16,6 +16,8 @@ from tests.server.api import GOAL, team_in
 from tests.server.model_server import Answer, Call, Question, fake_model
 from tests.server.replicas import CLOSING, TOKEN, Replicas, replicas
 
+TWO_SERVERS = "two servers are processes of their own, and many calls go through a proxy to both"
+
 
 @pytest.fixture(params=["local", pytest.param("temporal", marks=pytest.mark.thorough)])
 def engine(request: pytest.FixtureRequest) -> str:
@@ -44,6 +46,7 @@ def words(messages: Any) -> list[str]:
     return [str(one.content) for one in messages if one.message_type == "assistant_message"]
 
 
+@pytest.mark.slow(TWO_SERVERS)
 def test_a_letta_client_notices_nothing_of_two_servers(tmp_path: Path, postgres_store: str, engine: str) -> None:
     with (
         fake_model(echo) as model,
@@ -124,6 +127,7 @@ def _check_approval(client: Letta, agent: str) -> None:
 _WEIGH = {"type": "object", "properties": {"thing": {"type": "string"}}, "required": ["thing"]}
 
 
+@pytest.mark.slow(TWO_SERVERS)
 def test_openai_and_own_clients_notice_nothing_of_two_servers(tmp_path: Path, postgres_store: str, engine: str) -> None:
     team = team_in(tmp_path / "team")
     with replicas(tmp_path, postgres_store, "--team", str(team), engine=engine) as cluster:
@@ -179,6 +183,7 @@ def _check_one_key(cluster: Replicas) -> None:
     assert len(cluster.runs()) == before + 1
 
 
+@pytest.mark.slow(TWO_SERVERS)
 def test_a_message_whose_server_dies_is_answered_through_the_other(
     tmp_path: Path, postgres_store: str, engine: str
 ) -> None:

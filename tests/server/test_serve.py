@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,9 @@ import psutil
 import pytest
 
 from chargehand.journal.store import list_runs, prune_runs
+from tests.cli.commands import chargehand
 from tests.server.model_server import FakeModel, Question, fake_model
+from tests.support.server_process import ForkedCommand
 
 TOKEN = "ch_serve_0123456789abcdef0123456789"
 
@@ -25,12 +27,12 @@ TOKEN = "ch_serve_0123456789abcdef0123456789"
 class Process:
     """A server, from its start to its end. `told` is what it printed by the time it answered."""
 
-    def __init__(self, data: Path, *options: str, token: str = TOKEN) -> None:
-        words = [sys.executable, "-m", "chargehand", "serve", "--data", str(data), "--port", "0", *options]
+    def __init__(self, data: Path, *options: str, token: str = TOKEN, forked: bool = True) -> None:
+        words = ["serve", "--data", str(data), "--port", "0", *options]
         environment = {name: value for name, value in os.environ.items() if name != "CHARGEHAND_TOKEN"}
         if token:
             environment["CHARGEHAND_TOKEN"] = token
-        self.popen = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        self.popen = _fork(words, environment) if forked else _start(words, environment)
         assert self.popen.stdout is not None
         self.told = ""
         while "OPENAI_BASE_URL" not in self.told and (line := self.popen.stdout.readline()):
@@ -60,12 +62,22 @@ class Process:
             self.popen.terminate()
         _, errors = self.popen.communicate(timeout=30)
         self.client.close()
-        return self.popen.returncode, errors
+        return self.popen.wait(), errors
+
+
+def _fork(words: Sequence[str], environment: Mapping[str, str]) -> ForkedCommand:
+    return ForkedCommand(*words, folder=Path.cwd(), environment=environment)
+
+
+def _start(words: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "chargehand", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 @contextmanager
-def served(data: Path, *options: str, token: str = TOKEN) -> Generator[Process]:
-    process = Process(data, *options, token=token)
+def served(data: Path, *options: str, token: str = TOKEN, forked: bool = True) -> Generator[Process]:
+    """Serve in a process of its own: a fork, or a new interpreter."""
+    process = Process(data, *options, token=token, forked=forked)
     try:
         yield process
     finally:
@@ -108,7 +120,7 @@ def test_it_says_what_somebody_needs_to_call_it_and_shows_a_token_once(tmp_path:
 
 
 def test_a_fresh_folder_is_served_within_seconds_and_in_little_memory(tmp_path: Path) -> None:
-    with served(tmp_path) as one:
+    with served(tmp_path, forked=False) as one:
         assert one.client.get("/healthz").status_code == 200
         look = psutil.Process(one.popen.pid)
         spent = look.cpu_times()
@@ -202,8 +214,7 @@ def test_runs_are_pruned_and_backed_up_while_it_serves(tmp_path: Path) -> None:
     journal = str(data / "main" / "runs.db")
 
     def runs(*words: str) -> str:
-        command = [sys.executable, "-m", "chargehand", "runs", *words, "--journal", journal]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = chargehand(tmp_path, "runs", *words, "--journal", journal)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -247,7 +258,7 @@ def test_a_stop_lets_what_is_under_way_end_and_answers_it(tmp_path: Path, name: 
 
 def test_while_it_stops_new_work_is_refused_with_503_and_what_is_cut_goes_on_after_a_restart(tmp_path: Path) -> None:
     with modelling() as (model, free):
-        with served(tmp_path, "--model-urls", "--model-host", "127.0.0.1", "--grace", "3s") as one:
+        with served(tmp_path, "--model-urls", "--model-host", "127.0.0.1", "--grace", "1s") as one:
             agent = one.agent(model.handle)
             run = one.later(agent)
             with calling(one, one.agent(model.handle)) as found:

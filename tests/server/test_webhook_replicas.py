@@ -2,13 +2,12 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from chargehand.journal.store import list_deliveries, opened_journal
+from tests.cli.commands import Done, chargehand
 from tests.server.api import GOAL, team_in
 from tests.server.replicas import Replica, replicas
 from tests.server.test_webhooks import SECRET, is_signed, receiving, team_with, until
@@ -49,8 +48,7 @@ def test_of_two_servers_one_delivers_each_event(
 def test_a_server_whose_webhook_has_no_secret_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DESK_SECRET", "whsec_short")
     team = team_with(tmp_path, "http://127.0.0.1:1/hooks")
-    command = [sys.executable, "-m", "chargehand", "serve", "--team", str(team), "--data", str(tmp_path / "data")]
-    ended = subprocess.run([*command, "--port", "0"], capture_output=True, text=True, timeout=60, check=False)
+    ended = chargehand(tmp_path, "serve", "--team", team, "--data", tmp_path / "data", "--port", "0")
     assert ended.returncode != 0
     assert "the variable DESK_SECRET of webhook desk is no secret" in " ".join(ended.stderr.split())
     assert "Traceback" not in ended.stderr
@@ -61,15 +59,13 @@ def test_the_command_line_answers_a_run_of_a_server_unless_another_process_drive
 ) -> None:
     team = team_in(tmp_path / "team")
 
-    async def resume_held(run: str) -> "subprocess.CompletedProcess[str]":
+    async def resume_held(run: str) -> Done:
         async with opened_journal(postgres_store) as journal:
             await journal.claim(run)
             return await asyncio.to_thread(approve, run)
 
-    def approve(run: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "chargehand", "resume", run, "--approve"]
-        options = ["--store", postgres_store, "--team", str(team)]
-        return subprocess.run([*command, *options], capture_output=True, text=True, timeout=60, check=False)
+    def approve(run: str) -> Done:
+        return chargehand(tmp_path, "resume", run, "--approve", "--store", postgres_store, "--team", team)
 
     with replicas(tmp_path, postgres_store, "--team", str(team), count=1) as cluster:
         (server,) = cluster.servers

@@ -5,7 +5,6 @@ import hashlib
 import hmac
 import json
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -16,14 +15,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bench.server_parts import serving
 from chargehand.config.load import load_team
 from chargehand.errors import Invalid
 from chargehand.journal.store import list_deliveries
-from chargehand.server import webhooks
-from chargehand.server.settings import FIRST, JOURNAL
+from chargehand.server.settings import FIRST, JOURNAL, WebhookTimes
 from tests.server.api import GOAL, Garden, team_in
-from tests.server.running import running, settings_in
+from tests.server.running import TOKEN, Running, running, settings_in
+from tests.support.server_process import ForkedCommand
 
 KEY = b"0123456789abcdef0123456789abcdef"
 SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
@@ -72,7 +70,7 @@ def receiving(*answers: int) -> Generator[Receiver]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     receiver = Receiver(server.server_address[1], answers, threading.Event())
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield receiver
@@ -135,13 +133,11 @@ def test_a_webhook_is_told_of_a_run_in_signed_cloud_events(tmp_path: Path) -> No
         until(lambda: not list_deliveries(tmp_path / "data" / FIRST / JOURNAL))
 
 
-def test_an_event_that_is_not_taken_is_sent_again_with_the_same_id(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(webhooks, "PAUSES", [0.05] * 10)
+def test_an_event_that_is_not_taken_is_sent_again_with_the_same_id(tmp_path: Path) -> None:
+    times = WebhookTimes(pauses=(0.05,) * 10)
     with (
         receiving(500, 302, 429) as receiver,
-        garden_with(tmp_path, team_with(tmp_path, receiver.url, "[run.ended]")) as home,
+        garden_with(tmp_path, team_with(tmp_path, receiver.url, "[run.ended]"), webhooks=times) as home,
     ):
         home.begin()
         assert len({str(event["id"]) for event in receiver.wait(4)}) == 1
@@ -158,21 +154,41 @@ def test_an_address_that_is_gone_is_given_up_and_shown(tmp_path: Path) -> None:
         assert (delivery.run, delivery.webhook, delivery.error) == (run, "garden/desk", "the answer was 410")
 
 
-def test_what_a_killed_server_had_not_delivered_is_delivered_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DESK_SECRET", SECRET)
+_SERVE = """
+from pathlib import Path
+from chargehand.server.app import serve
+from chargehand.server.settings import ServerSettings, WebhookTimes
+settings = ServerSettings(
+    Path({data!r}), port=0, teams=(Path({team!r}),), token={token!r}, webhooks=WebhookTimes(claim=0.2)
+)
+serve(settings, {{"DESK_SECRET": {secret!r}}}.get, lambda port, _: print(port, flush=True))
+"""
+
+
+@contextmanager
+def killed_process(data: Path, team: Path) -> Generator[Running]:
+    """A server in a process of its own, which is killed at the end of the block."""
+    code = _SERVE.format(data=str(data), team=str(team), token=TOKEN, secret=SECRET)
+    process = ForkedCommand(folder=data.parent, environment=os.environ, code=code)
+    try:
+        port = process.stdout.readline()
+        assert port, process.communicate(30)[1]
+        yield Running(int(port), TOKEN)
+    finally:
+        process.kill()
+        process.communicate(30)
+
+
+def test_what_a_killed_server_had_not_delivered_is_delivered_by_the_next(tmp_path: Path) -> None:
     with receiving(HANG) as receiver:
-        options = ("--team", str(team_with(tmp_path, receiver.url, "[run.ended]")))
-        with serving(tmp_path / "data", *options) as served:
+        team = team_with(tmp_path, receiver.url, "[run.ended]")
+        with killed_process(tmp_path / "data", team) as server:
             sent = {"team": "garden", "goal": GOAL}
-            headers = {"Authorization": f"Bearer {served.token}"}
-            begun = httpx.post(f"http://127.0.0.1:{served.port}/api/runs", json=sent, headers=headers, timeout=30)
+            begun = httpx.post(f"{server.url}/api/runs", json=sent, headers=server.headers, timeout=30)
             assert begun.status_code == 201, begun.text
             assert receiver.hung.wait(60)
-            os.kill(served.process.pid, signal.SIGKILL)
-        with serving(tmp_path / "data", *options):
-            first, again = receiver.wait(2, limit=90)
+        with garden_with(tmp_path, team, webhooks=WebhookTimes(look=0.05)):
+            first, again = receiver.wait(2)
     assert first == again, "the same event, so a receiver can drop it"
     assert first["subject"] == begun.json()["run"]
 

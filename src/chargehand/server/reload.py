@@ -1,6 +1,7 @@
 """`serve --reload`: teams are loaded anew when their files change. Runs that are under way keep the team they have.
 
-Files are looked at twice a second. An edit that cannot be loaded is said, and the earlier team goes on taking requests.
+Files are looked at every half second. An edit that cannot be loaded is said, and the earlier team goes on taking
+requests.
 """
 
 import asyncio
@@ -14,13 +15,11 @@ from typing import TypeAlias
 
 from chargehand.config.python_objects import is_python_name
 from chargehand.config.source import find_team
-from chargehand.engine.policy import Seconds
 from chargehand.errors import ChargehandError
 from chargehand.server.teams import Teams
 from chargehand.server.tenants import Tenants
 from chargehand.team import Team
 
-_LOOK_EVERY: Seconds = 0.5
 _MAX_FILES = 5000
 _SUFFIXES = frozenset((".py", ".yaml", ".yml", ".toml", ".md", ".txt", ".json", ".csv", ".lock"))
 _SKIPPED = frozenset(("__pycache__", "node_modules"))
@@ -34,6 +33,7 @@ class Reloader:
     def __init__(self, tenants: Tenants, say: Callable[[str], None]) -> None:
         self._tenants = tenants
         self._say = say
+        self._look_every = tenants.settings.reload_every
         sources = tenants.settings.teams or (None,)
         self._watched = {source: _stamps(source) for source in sources if not isinstance(source, Team)}
         sys.dont_write_bytecode = True  # compiled files tell edits within one second not apart
@@ -41,7 +41,7 @@ class Reloader:
     async def watch(self) -> None:
         """Look for changes until it is cancelled."""
         while True:
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(self._look_every)
             for source, before in self._watched.items():
                 now = await asyncio.to_thread(_stamps, source)
                 if now != before:

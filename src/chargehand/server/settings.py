@@ -73,6 +73,19 @@ class ServerLimits(Struct, frozen=True, forbid_unknown_fields=True):
         return self.streams + self.runs + self.waiting + self.connections
 
 
+class WebhookTimes(Struct, frozen=True, forbid_unknown_fields=True):
+    """How long webhooks wait."""
+
+    look: Seconds = 30.0
+    """How often the store is asked what other processes have left."""
+    timeout: Seconds = 10.0
+    """How long an address may take to answer."""
+    claim: Seconds = 25.0
+    """For how long a process keeps what it is about to send; longer than an answer may take."""
+    pauses: tuple[Seconds, ...] = (1, 10, 60, 300, 1200, 3600, 7200, 14_400, 28_800, 28_800)
+    """Between one try and the next: 24 hours in all."""
+
+
 class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of one server."""
 
@@ -108,9 +121,14 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """How long runs may go on when the server is told to stop."""
     pulse: Seconds = 10.0
     """Seconds between two pings of a stream."""
+    agent_poll: Seconds = 2.0
+    """How often the store is asked about messages to agents that another server drives, should a notice be lost."""
+    reload_every: Seconds = 0.5
+    """How often the files of teams are looked at, where they are watched."""
     secrets: tuple[str, ...] = ()
     """Texts that must not be written anywhere."""
     limits: ServerLimits = ServerLimits()
+    webhooks: WebhookTimes = WebhookTimes()
     price: Price | None = None
     """The price of models that no table has."""
     resume: ResumedRuns = "all"

@@ -29,12 +29,6 @@ from chargehand.journal.deliveries import Deliveries, Delivery
 from chargehand.server.teams import Teams, webhook_key
 from chargehand.server.tenants import Tenant
 
-PAUSES: list[Seconds] = [1, 10, 60, 300, 1200, 3600, 7200, 14_400, 28_800, 28_800]
-"""Between one try and the next: 24 hours in all."""
-_LOOK: Seconds = 30.0
-"""How often it is asked what other processes have left."""
-_TIMEOUT: Seconds = 10.0
-_CLAIMED_FOR: Seconds = 25.0
 _UNBEGUN_FOR: Seconds = 3600.0
 _BATCH = 32
 _GONE = 410
@@ -71,6 +65,7 @@ class WebhookSender:
         self._webhook = webhook
         self._secret = webhook.secret(tenant.lookup)
         self._deliveries = deliveries
+        self._times = tenant.settings.webhooks
         self._key = webhook_key(team, webhook)
         self._woken: set[str] = set()
         self._wakeup = asyncio.Event()
@@ -87,7 +82,7 @@ class WebhookSender:
     async def run(self) -> None:
         """Send what is owed, until cancelled."""
         session = aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=_TIMEOUT), cookie_jar=aiohttp.DummyCookieJar()
+            timeout=aiohttp.ClientTimeout(total=self._times.timeout), cookie_jar=aiohttp.DummyCookieJar()
         )
         async with session:
             looked_at = float("-inf")
@@ -95,14 +90,14 @@ class WebhookSender:
                 runs: set[str] | None = set(self._woken)
                 self._woken.clear()
                 self._wakeup.clear()
-                if time.monotonic() - looked_at >= _LOOK:
+                if time.monotonic() - looked_at >= self._times.look:
                     runs = None
                     looked_at = time.monotonic()
                 try:
                     await self._deliver_all(session, runs)
                 except* ChargehandError as group:  # the next look finds what was not sent
                     logger.warning("webhook %s waits for the store: %s", self._key, first_error(group))
-                await self._wait(looked_at + _LOOK)
+                await self._wait(looked_at + self._times.look)
 
     async def _wait(self, until: Seconds) -> None:
         try:
@@ -115,7 +110,7 @@ class WebhookSender:
         claimed = _BATCH
         while claimed == _BATCH:
             now = time.time()
-            batch = await self._deliveries.claim(self._key, runs, now=now, until=now + _CLAIMED_FOR, limit=_BATCH)
+            batch = await self._deliveries.claim(self._key, runs, now=now, until=now + self._times.claim, limit=_BATCH)
             claimed = len(batch)
             async with asyncio.TaskGroup() as jobs:
                 for delivery in batch:
@@ -137,7 +132,7 @@ class WebhookSender:
                 await self._put_off(delivery, problem, is_gone=is_gone)
                 return
             delivery = Delivery(delivery.run, delivery.webhook, seq=entry.seq)
-            await self._deliveries.update(delivery, time.time() + _CLAIMED_FOR)
+            await self._deliveries.update(delivery, time.time() + self._times.claim)
         if isinstance(entries[-1].event, ev.RunEnded):
             await self._deliveries.remove(delivery)
         else:
@@ -145,9 +140,9 @@ class WebhookSender:
 
     async def _put_off(self, delivery: Delivery, problem: str, *, is_gone: bool) -> None:
         tries = delivery.tries + 1
-        given_up = is_gone or tries > len(PAUSES)
+        given_up = is_gone or tries > len(self._times.pauses)
         failed = structs.replace(delivery, tries=tries, given_up=given_up, error=problem[:_MAX_ERROR])
-        pause = 0.0 if given_up else PAUSES[tries - 1]
+        pause = 0.0 if given_up else self._times.pauses[tries - 1]
         logger.warning("webhook %s was not told of run %s (try %d): %s", self._key, delivery.run, tries, problem)
         await self._deliveries.update(failed, time.time() + pause)
         if not given_up:
@@ -167,7 +162,7 @@ class WebhookSender:
             async with session.post(self._webhook.url, data=body, headers=headers, allow_redirects=False) as response:
                 status = response.status
         except TimeoutError:
-            return f"no answer within {_TIMEOUT:g} s", False
+            return f"no answer within {self._times.timeout:g} s", False
         except (aiohttp.ClientError, OSError) as error:
             return str(error) or type(error).__name__, False
         return ("" if 200 <= status < 300 else f"the answer was {status}"), status == _GONE

@@ -20,7 +20,6 @@ from chargehand.server.wire import Problem
 from chargehand.store_url import PostgresUrl
 
 logger = logging.getLogger(__name__)
-_LOOK: Seconds = 2.0
 _BEGINNING = "30 s"
 """For how long a place is kept whose run has not begun: its server may have died."""
 _LOCK_CLASS = 0x43686771
@@ -66,7 +65,10 @@ class FrontRun(Struct, frozen=True):
 
 
 class PostgresQueue:
-    """`take_over` is given a run in front whose server has died: it must be worked on before those behind it."""
+    """`take_over` is given a run in front whose server has died: it must be worked on before those behind it.
+
+    The store is looked at every `look_every` seconds, should a notice be lost.
+    """
 
     def __init__(
         self,
@@ -76,12 +78,14 @@ class PostgresQueue:
         *,
         max_waiting: int,
         take_over: Callable[[str], Awaitable[None]],
+        look_every: Seconds = 2.0,
     ) -> None:
         self._url = url
         self._runs = runs
         self._notices = notices
         self._max_waiting = max_waiting
         self._take_over = take_over
+        self._look_every = look_every
         self._opened: PostgresDatabase | None = None
         self._joined: set[str] = set()
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
@@ -116,7 +120,7 @@ class PostgresQueue:
                 return await self._look(lane, run)
             except StoreUnavailable as error:
                 logger.warning("run %s waits for the store: %s", run, error)
-                await asyncio.sleep(_LOOK)
+                await asyncio.sleep(self._look_every)
 
     async def _look(self, lane: str, run: str) -> FrontRun | None:
         """The run directly in front; None at the head. A place that was taken for that of a dead server is lost."""
@@ -147,7 +151,7 @@ class PostgresQueue:
             if front.has_begun and not front.is_held:
                 await self._try_take_over(front.run)
             try:
-                async with asyncio.timeout(_LOOK):
+                async with asyncio.timeout(self._look_every):
                     await changed.wait()
             except TimeoutError:
                 return

@@ -63,7 +63,6 @@ _PAGE = 200
 _TRIES = 3
 _WRITING: Seconds = 5.0
 _SOON: Seconds = 0.02
-_LOOK: Seconds = 2.0
 """How often it is asked whether the process that drives a run is alive, while it writes nothing."""
 
 logger = logging.getLogger(__name__)
@@ -96,7 +95,12 @@ class Sessions:
         from chargehand.server.letta.postgres_queue import PostgresQueue  # noqa: PLC0415 - the driver is an extra
 
         return PostgresQueue(
-            place, tenant.runs, tenant.journal.notices, max_waiting=max_waiting, take_over=self._take_over
+            place,
+            tenant.runs,
+            tenant.journal.notices,
+            max_waiting=max_waiting,
+            take_over=self._take_over,
+            look_every=tenant.settings.agent_poll,
         )
 
     # --- starting and stopping
@@ -261,7 +265,7 @@ class Sessions:
         try:
             while not (log.over or log.is_waiting):
                 try:
-                    async with asyncio.timeout(_LOOK):
+                    async with asyncio.timeout(self._tenant.settings.agent_poll):
                         entry = await anext(entries)
                     session.record([entry])
                 except TimeoutError:

@@ -21,7 +21,6 @@ from chargehand.store_url import PostgresUrl
 
 OLDEST: Seconds = 5.0
 """How long keys are good for that cannot be read again."""
-_LOOK_EVERY: Seconds = 2.0
 _TRY_EVERY: Seconds = 0.5
 _CHANNEL = "chargehand_keys"
 _ALL = "SELECT id, digest, tenant, name, scope, created, expires, revoked FROM keys ORDER BY created, id"
@@ -35,8 +34,10 @@ logger = logging.getLogger(__name__)
 class PostgresKeys:
     """The keys of all tenants of a database. Who asks for the version is kept up to date from then on."""
 
-    def __init__(self, url: PostgresUrl) -> None:
+    def __init__(self, url: PostgresUrl, *, look_every: Seconds = 2.0) -> None:
+        """Read the keys. They are read again every `look_every` seconds, should a notification be lost."""
         self._url = url
+        self._look_every = look_every
         self._keys: list[ApiKey] = []
         self._version = 0
         self._read_at: Seconds = 0.0
@@ -123,7 +124,7 @@ class PostgresKeys:
                 self._set(await connection.fetch(_ALL), began)
                 self._is_failing = False
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_EVERY):
+                    async with asyncio.timeout(self._look_every):
                         await self._changed.wait()
         finally:
             connection.terminate()
