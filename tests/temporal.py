@@ -33,11 +33,11 @@ KEEP_ALIVE_SETTINGS = {"frontend.keepAliveTime": '"1s"', "frontend.keepAliveTime
 
 
 class TemporalServer:
-    """One server. `address` stays the same over restarts."""
+    """One server. `address` stays the same over restarts. With a `port`, one that another process started."""
 
-    def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, settings: dict[str, str] | None = None, *, port: int = 0) -> None:
         self.folder = folder
-        self.port = free_port()
+        self.port = port or free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.url = f"temporal://{self.address}"
         self._settings = FAIR_SETTINGS | KEEP_ALIVE_SETTINGS | (settings or {})

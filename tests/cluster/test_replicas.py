@@ -6,6 +6,8 @@ import time
 import httpx
 
 from tests.cluster.harness import TOKEN, Cluster, Process, cluster, wait_for
+from tests.postgres import PostgresServer
+from tests.temporal import TemporalServer
 
 TASKS = 4
 
@@ -14,8 +16,10 @@ def client_of(server: Process) -> httpx.Client:
     return httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60)
 
 
-def test_a_run_that_a_worker_drives_is_followed_answered_and_cancelled_through_any_server() -> None:
-    with cluster() as group:
+def test_a_run_that_a_worker_drives_is_followed_answered_and_cancelled_through_any_server(
+    postgres: PostgresServer, temporal: TemporalServer
+) -> None:
+    with cluster(postgres, temporal) as group:
         group.write_team(milliseconds=300)
         servers = [group.start_server(), group.start_server()]
         for server in servers:

@@ -5,14 +5,16 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.harness import Cluster, Process, cluster, wait_for
+from tests.postgres import PostgresServer
+from tests.temporal import TemporalServer
 
 _OPTIONS = ("--heartbeat", "2s")
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Cluster]:
+def running(postgres: PostgresServer, temporal: TemporalServer) -> Iterator[Cluster]:
     """A server and three workers, of which each test takes one away."""
-    with cluster() as made:
+    with cluster(postgres, temporal) as made:
         made.write_team(milliseconds=300, tool_calls=2)
         made.start_server(*_OPTIONS)
         for _ in range(3):

@@ -301,16 +301,23 @@ async def test_a_reader_hears_what_another_process_writes(
                 assert (await anext(reader)).seq == seq
 
 
+@pytest.fixture
+def own_store(own_postgres: PostgresServer) -> Iterator[str]:
+    """A database of a server that may be stopped."""
+    with own_postgres.database() as url:
+        yield url
+
+
 async def test_a_reader_goes_on_after_the_server_was_restarted(
-    postgres: PostgresServer, postgres_store: str, monkeypatch: pytest.MonkeyPatch
+    own_postgres: PostgresServer, own_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_listener, "QUERY_INTERVAL", 0.2)
-    async with opened_journal(postgres_store) as writing, opened_journal(postgres_store) as journal:
+    async with opened_journal(own_store) as writing, opened_journal(own_store) as journal:
         lease = await begin(writing, "r")
         reader = Feed(journal).subscribe("r")
         assert numbers(await reader.first()) == [1]
-        postgres.stop()
-        postgres.start()
+        own_postgres.stop()
+        own_postgres.start()
         await writing.append(lease, entries(2))
         async with asyncio.timeout(30):
             assert (await anext(reader)).seq == 2
@@ -368,16 +375,16 @@ def test_kills_lose_nothing_that_was_told_and_repeat_nothing_that_was_done(postg
 
 
 async def test_after_a_restart_of_the_server_those_who_held_runs_have_time_to_return(
-    postgres: PostgresServer, postgres_store: str
+    own_postgres: PostgresServer, own_store: str
 ) -> None:
-    first = await open_journal(postgres_store)
-    second = await open_journal(postgres_store)
+    first = await open_journal(own_store)
+    second = await open_journal(own_store)
     lease = await begin(first, "r")
-    postgres.stop()
+    own_postgres.stop()
     with pytest.raises(StoreUnavailable) as caught:
         await first.append(lease, entries(2))
     assert first.trouble == str(caught.value)
-    postgres.start()
+    own_postgres.start()
     with pytest.raises(RunBusy):
         await second.claim("r")
     await first.append(lease, entries(2))
@@ -390,16 +397,16 @@ async def test_after_a_restart_of_the_server_those_who_held_runs_have_time_to_re
 
 @pytest.mark.timeout(180)
 def test_runs_go_on_over_immediate_stops_of_the_server(
-    postgres: PostgresServer, postgres_store: str, tmp_path: Path
+    own_postgres: PostgresServer, own_store: str, tmp_path: Path
 ) -> None:
-    evidence = Evidence(tmp_path, store=postgres_store)
+    evidence = Evidence(tmp_path, store=own_store)
     with Life(evidence, "--width", "4") as life:
         for _ in range(3):
             wanted = life.told + 60
             assert life.follow(PATIENCE, enough=lambda wanted=wanted: life.told >= wanted), life.trouble()
-            postgres.stop()
-            time.sleep(1.0)
-            postgres.start()
+            own_postgres.stop()
+            time.sleep(0.2)
+            own_postgres.start()
         wanted = life.told + 60
         assert life.follow(PATIENCE, enough=lambda: life.told >= wanted), life.trouble()
         life.kill()
