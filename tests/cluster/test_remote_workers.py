@@ -11,6 +11,7 @@ import pytest
 
 from tests.cluster.harness import PATIENCE, TOKEN, Cluster, cluster, wait_for
 from tests.postgres import PostgresServer
+from tests.support.hunts import hunt_size
 from tests.temporal import TemporalServer
 
 _TEAM = """
@@ -141,6 +142,7 @@ def test_what_a_worker_says_in_another_process_is_streamed_by_the_server(studio:
     assert studio.cluster.wait_ended(run) == "cancelled"
 
 
+@pytest.mark.slow("five processes start, and two of them are killed one after another")
 def test_killed_processes_of_a_worker_and_of_its_run_repeat_only_calls_under_way(
     postgres: PostgresServer, temporal: TemporalServer
 ) -> None:
@@ -151,14 +153,15 @@ def test_killed_processes_of_a_worker_and_of_its_run_repeat_only_calls_under_way
         far = [made.start_worker("--queues", "gpu") for _ in range(2)]
         for process in (server, *drivers, *far):
             process.wait_ready()
-        run = made.begin("e1", 20)
-        made.wait_calls(15, "end")
+        tasks = hunt_size(quick=8, thorough=20)
+        run = made.begin("e1", tasks)
+        made.wait_calls(tasks * 3 // 4, "end")
         far[0].kill()
         assert made.wait_ended(run) == "complete"
         repeated = made.verdict()
         assert repeated.problems == []
-        run = made.begin("e2", 20)
-        made.wait_calls(len([call for call in made.calls() if call.phase == "end"]) + 10, "end")
+        run = made.begin("e2", tasks)
+        made.wait_calls(len([call for call in made.calls() if call.phase == "end"]) + tasks // 2, "end")
         drivers[0].kill()
         assert made.wait_ended(run) == "complete"
         assert made.verdict().problems == []
@@ -166,6 +169,7 @@ def test_killed_processes_of_a_worker_and_of_its_run_repeat_only_calls_under_way
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.slow("a server and a worker start with a team of their own")
 def test_the_function_of_a_team_decides_in_the_process_that_drives_its_run(
     postgres: PostgresServer, temporal: TemporalServer
 ) -> None:

@@ -35,6 +35,7 @@ def _driver(running: Cluster, errand: str) -> Process:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow("a worker is killed in the middle of a run")
 def test_a_run_outlives_the_worker_that_drives_it_and_no_finished_call_is_repeated(running: Cluster) -> None:
     run = running.begin("killed", tasks=6)
     victim = _driver(running, "killed")
@@ -45,6 +46,7 @@ def test_a_run_outlives_the_worker_that_drives_it_and_no_finished_call_is_repeat
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow("a worker stops in the middle of a run")
 def test_a_worker_that_is_told_to_stop_lets_its_calls_finish_and_nothing_is_repeated(running: Cluster) -> None:
     before = len(running.calls())
     run = running.begin("stopped", tasks=6)

@@ -23,6 +23,7 @@ from chargehand.journal.store import list_runs, open_journal
 from chargehand.sqlite.connection import connect, migrate
 from chargehand.store_url import StoreUrl
 from tests.stores.samples import entries, noted, numbers
+from tests.support.hunts import hunt_size
 
 ROOT = Path(__file__).parents[2]
 MANY = 50
@@ -290,7 +291,8 @@ async def test_a_journal_that_was_moved_away_is_not_taken_for_the_new_one(path: 
 
 async def test_nothing_acknowledged_is_lost_with_a_killed_process(store: str) -> None:
     acknowledged = 0
-    for _ in range(5):
+    kills = hunt_size(quick=2, thorough=5)
+    for _ in range(kills):
         other = Other(store, "pour")
         assert other.hear() == "open"
         for _ in range(50):
@@ -301,7 +303,7 @@ async def test_nothing_acknowledged_is_lost_with_a_killed_process(store: str) ->
         assert stored == list(range(1, len(stored) + 1))
         assert acknowledged <= len(stored) <= acknowledged + 10_000
         await journal.close()
-    assert acknowledged >= 250
+    assert acknowledged >= 50 * kills
 
 
 async def test_a_frozen_process_is_fenced_when_it_thaws(path: Path, other: Other) -> None:

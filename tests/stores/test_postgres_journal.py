@@ -36,6 +36,7 @@ from tests.kill9 import PATIENCE, Life, one_round
 from tests.postgres import PostgresServer
 from tests.stores.samples import AT, entries, noted, numbers
 from tests.stores.test_owner import Other
+from tests.support.hunts import hunt_size
 
 
 async def ask(url: str, query: str, *values: object) -> list[Row]:
@@ -365,10 +366,11 @@ async def test_a_frozen_process_is_fenced_when_it_thaws(postgres_store: str, oth
 
 
 def test_kills_lose_nothing_that_was_told_and_repeat_nothing_that_was_done(postgres_store: str) -> None:
-    tally = one_round("postgres", 6, store=postgres_store)
+    kills = hunt_size(quick=3, thorough=6)
+    tally = one_round("postgres", kills, store=postgres_store)
     assert tally.problems == []
-    assert tally.kills == 6
-    assert tally.resumes > 1
+    assert tally.kills == kills
+    assert tally.resumes > kills / 6
 
 
 # --- the server
@@ -396,12 +398,13 @@ async def test_after_a_restart_of_the_server_those_who_held_runs_have_time_to_re
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.slow("two processes start, and the server stops in between")
 def test_runs_go_on_over_immediate_stops_of_the_server(
     own_postgres: PostgresServer, own_store: str, tmp_path: Path
 ) -> None:
     evidence = Evidence(tmp_path, store=own_store)
     with Life(evidence, "--width", "4") as life:
-        for _ in range(3):
+        for _ in range(hunt_size(quick=1, thorough=3)):
             wanted = life.told + 60
             assert life.follow(PATIENCE, enough=lambda wanted=wanted: life.told >= wanted), life.trouble()
             own_postgres.stop()
@@ -417,5 +420,5 @@ def test_runs_go_on_over_immediate_stops_of_the_server(
         assert last.process.wait() == 0
     assert time.monotonic() - began < PATIENCE
     evidence.inspect()
-    assert evidence.conclude() > 3
+    assert evidence.conclude() > hunt_size(quick=1, thorough=3)
     assert evidence.problems == []
