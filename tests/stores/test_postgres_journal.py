@@ -34,8 +34,8 @@ from chargehand.store_url import postgres_url
 from tests.evidence import Evidence
 from tests.kill9 import PATIENCE, Life, one_round
 from tests.postgres import PostgresServer
+from tests.stores.other_process import Other
 from tests.stores.samples import AT, entries, noted, numbers
-from tests.stores.test_owner import Other
 from tests.support.hunts import hunt_size
 
 
