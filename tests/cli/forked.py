@@ -95,6 +95,11 @@ def use_fork_server(find: Callable[[], str]) -> None:
     _find_server = find
 
 
+def has_fork_server() -> bool:
+    """Whether this is a process of tests: a program of this folder that is run by itself has none."""
+    return _find_server is not _no_server
+
+
 def _no_server() -> str:
     raise RuntimeError("tests/conftest.py names the fork server")
 

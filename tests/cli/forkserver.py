@@ -5,11 +5,13 @@ is to be run, and its standard streams. The reply is the process id, and then ho
 """
 
 import atexit
+import ctypes
 import gc
 import json
 import os
 import pkgutil
 import selectors
+import signal
 import socket
 import sys
 import warnings
@@ -26,7 +28,6 @@ import msgspec
 
 _NOT_IMPORTED = (
     "chargehand.__main__",
-    "chargehand.server",
     "chargehand.tools.inside",
     "chargehand.tools.query_process",
 )
@@ -76,18 +77,25 @@ def _reap() -> None:
 def _fork(connection: socket.socket) -> Command:
     """The command's process comes back; the one between waits for it, says how it ended, and ends."""
     _, (file, *streams), _, _ = socket.recv_fds(connection, 1, 4)
+    _die_with_parent()
     pid = os.fork()
     if pid:
         with suppress(OSError):
             connection.send(str(pid).encode())
             connection.send(str(os.waitpid(pid, 0)[1]).encode())
         os._exit(0)
+    _die_with_parent()
     connection.close()
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
     with os.fdopen(file, "rb") as sent:
         return msgspec.convert(json.load(sent), Command)
+
+
+def _die_with_parent() -> None:
+    """Be killed when the parent ends, so that no command outlives the tests, however they end."""
+    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
 
 
 def _import_commands() -> None:
