@@ -10,17 +10,27 @@ import asyncio
 import gc
 import inspect
 import itertools
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Protocol
 
 import pytest
 from hypothesis import settings
 
+from tests.cli.forked import fork_server, use_fork_server
 from tests.postgres import PostgresServer, postgres_server
 from tests.support.hunts import use_full_size
+from tests.support.shared_servers import SharedServers, find_shared
 from tests.support.slow_cases import SlowCases
 from tests.temporal import TemporalServer, temporal_server
 
+_FIND_SERVER = pytest.StashKey[Callable[[str], str]]()
+"""How the servers of all tests are found."""
+_SHARED_SERVERS = pytest.StashKey[SharedServers]()
 _TENANTS = (f"tenant-{number}" for number in itertools.count(1))
 
 settings.register_profile("same each time", deadline=10_000, derandomize=True)
@@ -39,20 +49,66 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(SlowCases())
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    _share_servers(config)
+
+
+def _share_servers(config: pytest.Config) -> None:
+    """Have one PostgreSQL, one Temporal and one fork server, whether the tests run in one process or in several."""
+    address = getattr(config, "workerinput", {}).get("shared_servers")
+    if address is None:
+        servers = SharedServers({"postgres": _shared_postgres, "temporal": _shared_temporal, "fork": fork_server})
+        config.stash[_SHARED_SERVERS] = servers
+        config.add_cleanup(servers.close)
+        find = servers.find
+    else:
+        find = partial(find_shared, str(address))
+    config.stash[_FIND_SERVER] = find
+    use_fork_server(partial(find, "fork"))
+
+
+class _Worker(Protocol):
+    """What xdist knows of a process before it starts it."""
+
+    config: pytest.Config
+    workerinput: dict[str, object]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: _Worker) -> None:
+    node.workerinput["shared_servers"] = node.config.stash[_SHARED_SERVERS].listen()
+
+
+@contextmanager
+def _shared_postgres() -> Generator[str]:
+    with postgres_server() as server:
+        yield str(server.folder)
+
+
+@contextmanager
+def _shared_temporal() -> Generator[str]:
+    with temporal_server() as server:
+        yield f"{server.port} {server.folder}"
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """The PostgreSQL of this process, started by the first test that asks for it."""
+def postgres(pytestconfig: pytest.Config) -> PostgresServer:
+    """The PostgreSQL of all tests, started by the first that asks for it. Nobody stops it: see `own_postgres`."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    return PostgresServer(Path(pytestconfig.stash[_FIND_SERVER]("postgres")), prefix=f"test_{worker}_")
+
+
+@pytest.fixture(scope="module")
+def own_postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL that tests may stop and start."""
     with postgres_server() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def temporal() -> Iterator[TemporalServer]:
-    """The Temporal of this process, started by the first test that asks for it."""
-    with temporal_server() as server:
-        yield server
+def temporal(pytestconfig: pytest.Config) -> TemporalServer:
+    """The Temporal of all tests, started by the first that asks for it. Nobody stops it."""
+    port, folder = pytestconfig.stash[_FIND_SERVER]("temporal").split(" ", 1)
+    return TemporalServer(Path(folder), port=int(port))
 
 
 @pytest.fixture

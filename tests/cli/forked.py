@@ -4,16 +4,14 @@ As a program, `python forked.py SOCKET WORD...`, it is that command: same stream
 but it is not ended with this process. Only the standard library is imported, which takes no time.
 """
 
-import atexit
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from functools import cache
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile, mkdtemp
 
@@ -39,7 +37,7 @@ class Forked:
         with TemporaryFile() as file:
             file.write(json.dumps(command).encode())
             file.seek(0)
-            self._connection.connect(server or start_server().path)
+            self._connection.connect(server or _find_server())
             socket.send_fds(self._connection, [b"!"], [file.fileno(), *streams])
         self.pid = int(self._connection.recv(100))
 
@@ -71,32 +69,47 @@ class Forked:
         return self.returncode
 
 
-class _Server:
-    """Listens at `path`, and ends with this process."""
+@contextmanager
+def fork_server() -> Generator[str]:
+    """The path of a server that ends with this process, or before."""
+    folder = mkdtemp(prefix="fork-")
+    path = str(Path(folder) / "socket")
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "tests.cli.forkserver", path],
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONUTF8": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.read(1), "the fork server did not start"
+    try:
+        yield path
+    finally:
+        process.communicate(timeout=10)
 
-    def __init__(self) -> None:
-        self.path = str(Path(mkdtemp(prefix="fork-")) / "socket")
-        self._process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "tests.cli.forkserver", self.path],
-            cwd=_ROOT,
-            env={**os.environ, "PYTHONUTF8": "1"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        assert self._process.stdout is not None
-        assert self._process.stdout.read(1), "the fork server did not start"
-        atexit.register(self._stop)
 
-    def _stop(self) -> None:
-        self._process.communicate(timeout=10)
+def use_fork_server(find: Callable[[], str]) -> None:
+    """Say how the server of this process is found, or started."""
+    global _find_server  # noqa: PLW0603 - one for each process, as there is one server
+    _find_server = find
 
 
-start_server = cache(_Server)
+def has_fork_server() -> bool:
+    """Whether this is a process of tests: a program of this folder that is run by itself has none."""
+    return _find_server is not _no_server
+
+
+def _no_server() -> str:
+    raise RuntimeError("tests/conftest.py names the fork server")
+
+
+_find_server: Callable[[], str] = _no_server
 
 
 def write_command(path: Path) -> None:
     """An executable file that is `chargehand`."""
-    words = [sys.executable, "-E", "-S", __file__, start_server().path]
+    words = [sys.executable, "-E", "-S", __file__, _find_server()]
     path.write_text(f'#!/bin/sh\nexec {" ".join(words)} "$@"\n')
     path.chmod(0o755)
 

@@ -5,11 +5,13 @@ is to be run, and its standard streams. The reply is the process id, and then ho
 """
 
 import atexit
+import ctypes
 import gc
 import json
 import os
 import pkgutil
 import selectors
+import signal
 import socket
 import sys
 import warnings
@@ -70,6 +72,7 @@ def serve(path: str) -> Command:
                 file, *streams = descriptors
                 pid = os.fork()
                 if pid == 0:
+                    _die_with_parent()
                     connection.close()
                     _close(selector)
                     return _take_over(file, streams)
@@ -112,6 +115,11 @@ def _take_over(file: int, streams: Sequence[int]) -> Command:
         os.close(stream)
     with os.fdopen(file, "rb") as sent:
         return msgspec.convert(json.load(sent), Command)
+
+
+def _die_with_parent() -> None:
+    """Be killed when the parent ends, so that no command outlives the tests, however they end."""
+    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
 
 
 def _import_commands() -> None:

@@ -19,6 +19,7 @@ import httpx
 from chargehand.postgres.client_thread import client_thread
 from chargehand.postgres.driver import Row, connect
 from chargehand.store_url import postgres_url
+from tests.cli.forked import Forked, has_fork_server
 from tests.cluster.judge import Verdict, judge
 from tests.cluster.outside import Call, CallLog
 from tests.cluster.proxy import TcpProxy, tcp_proxy
@@ -29,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 """Seconds until something that must happen counts as missing: the machine may be busy."""
 TOKEN = f"ch_cluster_{secrets.token_hex(16)}"
+_CHARGEHAND = (sys.executable, "-m", "chargehand")
 _EXECUTE = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG: SIGKILL when the tests end, however they end
@@ -51,6 +53,7 @@ tools:
 _TOOLS = '''
 import os, re, time
 from pathlib import Path
+from tests.cli.forked import Forked, has_fork_server
 from tests.cluster.judge import Verdict, judge
 from tests.cluster.outside import Call, CallLog
 
@@ -84,6 +87,24 @@ def wait_for(what: str, look: Callable[[], Found | None], seconds: float = PATIE
         time.sleep(0.02)
 
 
+def _start_process(
+    command: Sequence[str], environment: Mapping[str, str], log: Path
+) -> "subprocess.Popen[bytes] | Forked":
+    """Start a command that ends with the tests, by a fork where that is the same."""
+    with log.open("ab") as file, Path(os.devnull).open("rb") as nothing:
+        if has_fork_server() and (*command[:3],) == _CHARGEHAND:
+            streams = (nothing.fileno(), file.fileno(), file.fileno())
+            return Forked(command[3:], folder=ROOT, environment=environment, streams=streams)
+        return subprocess.Popen(
+            [sys.executable, "-c", _EXECUTE, *command],
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+            env=environment,
+            cwd=ROOT,
+        )
+
+
 class Process:
     """A process of the cluster. `port` is that of its HTTP."""
 
@@ -96,15 +117,7 @@ class Process:
         """When it was let go on after it had been frozen, or its network was back."""
         self._command = command
         self._environment = environment
-        with log.open("ab") as file:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _EXECUTE, *command],
-                stdout=file,
-                stderr=file,
-                start_new_session=True,
-                env={**os.environ, **environment},
-                cwd=ROOT,
-            )
+        self._process = _start_process(command, {**os.environ, **environment}, log)
         self.pid = self._process.pid
 
     def start_again(self) -> "Process":
@@ -220,7 +233,7 @@ class Cluster:
         self._count += 1
         name = f"{verb}{self._count}"
         port = free_port()
-        command = [*prefix, sys.executable, "-m", "chargehand", verb, "--team", str(self.folder / "team")]
+        command = [*prefix, *_CHARGEHAND, verb, "--team", str(self.folder / "team")]
         command += ["--store", store]
         command += ["--port", str(port), "--data", str(self.folder / name), *options]
         if engine != "local":

@@ -12,12 +12,14 @@ from tests.cluster.harness import PATIENCE, Cluster, cluster
 from tests.cluster.judge import Verdict, epochs_that_go_back, judge
 from tests.cluster.outside import Call
 from tests.cluster.proxy import tcp_proxy
+from tests.postgres import PostgresServer
+from tests.temporal import TemporalServer
 
 
 @pytest.fixture(scope="module")
-def finished() -> Iterator[Cluster]:
+def finished(postgres: PostgresServer, temporal: TemporalServer) -> Iterator[Cluster]:
     """A server that has done one run of two tasks, by itself."""
-    with cluster() as made:
+    with cluster(postgres, temporal) as made:
         made.write_team(milliseconds=10, tool_calls=1, tool_seconds=0)
         server = made.start_server(engine="local")
         server.wait_ready()

@@ -81,7 +81,7 @@ async def test_jobs_are_given_back_while_the_store_is_silent_and_taken_when_it_a
         assert journal.jobs is not None
         await journal.jobs.assign(["one"], JOB.id, queue=JOB.queue)
         host = Host(journal)
-        driver = JobDriver(host, ["desk"], slots=4, silence=1.0)
+        driver = JobDriver(host, ["desk"], slots=4, silence=0.25)
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as jobs:
             doing = jobs.create_task(_stopped(driver))
             await host.driving.wait()

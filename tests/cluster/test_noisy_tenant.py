@@ -10,9 +10,10 @@ from msgspec import json
 from chargehand.cli.main import main
 from tests.cluster.harness import PATIENCE, Cluster, Process, cluster
 from tests.postgres import PostgresServer
+from tests.support.hunts import hunt_size
 from tests.temporal import TemporalServer
 
-_NOISY = 150
+_NOISY = hunt_size(quick=60, thorough=150)
 _SLOTS = 4
 
 
@@ -32,6 +33,7 @@ def _client(server: Process, token: str) -> httpx.Client:
     return httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {token}"}, timeout=PATIENCE)
 
 
+@pytest.mark.slow("a server and a worker start, and the queue of a tenant is filled in between")
 def test_one_run_of_a_tenant_is_done_long_before_all_runs_of_another_that_began_first(
     postgres: PostgresServer, temporal: TemporalServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,9 @@ import httpx
 import pytest
 
 from tests.cluster.harness import PATIENCE, TOKEN, Cluster, cluster, wait_for
+from tests.postgres import PostgresServer
+from tests.support.hunts import hunt_size
+from tests.temporal import TemporalServer
 
 _TEAM = """
 version: 1
@@ -83,8 +86,8 @@ class Studio:
 
 
 @pytest.fixture(scope="module")
-def studio() -> Iterator[Studio]:
-    with cluster() as made:
+def studio(postgres: PostgresServer, temporal: TemporalServer) -> Iterator[Studio]:
+    with cluster(postgres, temporal) as made:
         yield Studio(made, made.model_port)
 
 
@@ -139,22 +142,26 @@ def test_what_a_worker_says_in_another_process_is_streamed_by_the_server(studio:
     assert studio.cluster.wait_ended(run) == "cancelled"
 
 
-def test_killed_processes_of_a_worker_and_of_its_run_repeat_only_calls_under_way() -> None:
-    with cluster() as made:
+@pytest.mark.slow("five processes start, and two of them are killed one after another")
+def test_killed_processes_of_a_worker_and_of_its_run_repeat_only_calls_under_way(
+    postgres: PostgresServer, temporal: TemporalServer
+) -> None:
+    with cluster(postgres, temporal) as made:
         made.write_team(milliseconds=300, tool_calls=2, queue="gpu")
         server = made.start_server()
         drivers = [made.start_worker("--queues", "errands") for _ in range(2)]
         far = [made.start_worker("--queues", "gpu") for _ in range(2)]
         for process in (server, *drivers, *far):
             process.wait_ready()
-        run = made.begin("e1", 20)
-        made.wait_calls(15, "end")
+        tasks = hunt_size(quick=8, thorough=20)
+        run = made.begin("e1", tasks)
+        made.wait_calls(tasks * 3 // 4, "end")
         far[0].kill()
         assert made.wait_ended(run) == "complete"
         repeated = made.verdict()
         assert repeated.problems == []
-        run = made.begin("e2", 20)
-        made.wait_calls(len([call for call in made.calls() if call.phase == "end"]) + 10, "end")
+        run = made.begin("e2", tasks)
+        made.wait_calls(len([call for call in made.calls() if call.phase == "end"]) + tasks // 2, "end")
         drivers[0].kill()
         assert made.wait_ended(run) == "complete"
         assert made.verdict().problems == []
@@ -162,9 +169,12 @@ def test_killed_processes_of_a_worker_and_of_its_run_repeat_only_calls_under_way
 
 
 @pytest.mark.timeout(180)
-def test_the_function_of_a_team_decides_in_the_process_that_drives_its_run() -> None:
+@pytest.mark.slow("a server and a worker start with a team of their own")
+def test_the_function_of_a_team_decides_in_the_process_that_drives_its_run(
+    postgres: PostgresServer, temporal: TemporalServer
+) -> None:
     options = ("--team", "tests.cluster.desk:desk")
-    with cluster() as made:
+    with cluster(postgres, temporal) as made:
         for process in (made.start_server(*options), made.start_worker(*options)):
             process.wait_ready()
         run = str(made.call("POST", "/api/runs", {"team": "desk", "goal": "Refund me."})["run"])

@@ -4,8 +4,11 @@ import threading
 import time
 
 import httpx
+import pytest
 
 from tests.cluster.harness import TOKEN, Cluster, Process, cluster, wait_for
+from tests.postgres import PostgresServer
+from tests.temporal import TemporalServer
 
 TASKS = 4
 
@@ -14,9 +17,12 @@ def client_of(server: Process) -> httpx.Client:
     return httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60)
 
 
-def test_a_run_that_a_worker_drives_is_followed_answered_and_cancelled_through_any_server() -> None:
-    with cluster() as group:
-        group.write_team(milliseconds=300)
+@pytest.mark.slow("two servers start, and a worker after the first requests")
+def test_a_run_that_a_worker_drives_is_followed_answered_and_cancelled_through_any_server(
+    postgres: PostgresServer, temporal: TemporalServer
+) -> None:
+    with cluster(postgres, temporal) as group:
+        group.write_team(milliseconds=100)
         servers = [group.start_server(), group.start_server()]
         for server in servers:
             server.wait_ready()

@@ -29,7 +29,7 @@ class Process:
         self.engine = engine
         self.dispatcher = JobDispatcher(engine, journal, "main")
         self.runner = Runner(journal, executor, dispatcher=self.dispatcher)
-        self.driver = JobDriver(self, [QUEUE, OTHER_QUEUE], slots=slots)
+        self.driver = JobDriver(self, [QUEUE, OTHER_QUEUE], slots=slots, grace=0.2)
         self.driven: list[str] = []
         self.under_way = 0
         self.most_under_way = 0
@@ -64,14 +64,21 @@ class Process:
 
 @asynccontextmanager
 async def process(
-    store: str, engine_url: str, executor: Executor, *, deployment: str, slots: int = 8, works: bool = True
+    store: str,
+    engine_url: str,
+    executor: Executor,
+    *,
+    deployment: str,
+    slots: int = 8,
+    works: bool = True,
+    heartbeat: float = HEARTBEAT,
 ) -> AsyncGenerator[Process]:
     """`works`: it does jobs, too."""
     url = parse_engine_url(engine_url)
     assert url is not None
     journal = await PostgresJournal.open(postgres_url(store))
     try:
-        engine = await TemporalEngine.connect(url, deployment=deployment, heartbeat=HEARTBEAT)
+        engine = await TemporalEngine.connect(url, deployment=deployment, heartbeat=heartbeat)
         made = Process(journal, engine, executor, slots)
         if works:
             async with engine.serving(made.driver):
@@ -94,4 +101,4 @@ async def eventually(look: Callable[[], Awaitable[_Found | None]], seconds: floa
             found = await look()
             if found:
                 return found
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.01)

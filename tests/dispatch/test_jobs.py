@@ -157,7 +157,7 @@ class FrozenOwner:
 
 async def test_only_a_retry_takes_a_run_by_force_and_soon(journal: PostgresJournal) -> None:
     host = FrozenOwner(journal)
-    driver = JobDriver(host, ["q"], slots=4)
+    driver = JobDriver(host, ["q"], slots=4, grace=0.1)
     await journal.jobs.assign(["a"], "one", queue="q")
     job = Job("one", "main", "q", ("a",))
     await driver.do(job, attempt=1)

@@ -1,12 +1,11 @@
 """A Temporal without standalone activities, which no older server has and any operator can switch off."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.harness import PATIENCE, ROOT
+from tests.cli.commands import Done, chargehand
+from tests.cluster.harness import ROOT
 from tests.temporal import TemporalServer, temporal_server
 
 
@@ -17,9 +16,8 @@ def old_server() -> Iterator[TemporalServer]:
         yield server
 
 
-def _chargehand(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "chargehand", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
+def _chargehand(*arguments: str) -> Done:
+    return chargehand(ROOT, *arguments)
 
 
 @pytest.mark.parametrize("verb", ["serve", "worker"])

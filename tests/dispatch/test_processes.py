@@ -5,14 +5,16 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.harness import Cluster, Process, cluster, wait_for
+from tests.postgres import PostgresServer
+from tests.temporal import TemporalServer
 
 _OPTIONS = ("--heartbeat", "2s")
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Cluster]:
+def running(postgres: PostgresServer, temporal: TemporalServer) -> Iterator[Cluster]:
     """A server and three workers, of which each test takes one away."""
-    with cluster() as made:
+    with cluster(postgres, temporal) as made:
         made.write_team(milliseconds=300, tool_calls=2)
         made.start_server(*_OPTIONS)
         for _ in range(3):
@@ -33,6 +35,7 @@ def _driver(running: Cluster, errand: str) -> Process:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow("a worker is killed in the middle of a run")
 def test_a_run_outlives_the_worker_that_drives_it_and_no_finished_call_is_repeated(running: Cluster) -> None:
     run = running.begin("killed", tasks=6)
     victim = _driver(running, "killed")
@@ -43,6 +46,7 @@ def test_a_run_outlives_the_worker_that_drives_it_and_no_finished_call_is_repeat
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow("a worker stops in the middle of a run")
 def test_a_worker_that_is_told_to_stop_lets_its_calls_finish_and_nothing_is_repeated(running: Cluster) -> None:
     before = len(running.calls())
     run = running.begin("stopped", tasks=6)

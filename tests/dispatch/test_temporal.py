@@ -2,13 +2,12 @@
 
 import asyncio
 import time
-from datetime import timedelta
 
 import pytest
 from msgspec import structs
 
 from chargehand.agents.scripted import Move, Script, ScriptedExecutor
-from chargehand.dispatch.engine import EngineUrl, Job, parse_engine_url
+from chargehand.dispatch.engine import EngineUrl, Job
 from chargehand.dispatch.reconciler import reconcile
 from chargehand.dispatch.temporal import TemporalEngine
 from chargehand.engine import events as ev
@@ -17,11 +16,13 @@ from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.errors import Invalid, Refused, StoreUnavailable
 from chargehand.journal.store import open_journal
 from chargehand.runtime.executor import Done, StepContext
-from tests.dispatch.process import HEARTBEAT, OTHER_QUEUE, QUEUE, Process, eventually, new_deployment, process
+from chargehand.server.settings import SHORTEST_HEARTBEAT
+from tests.cluster.proxy import tcp_proxy
+from tests.dispatch.process import OTHER_QUEUE, QUEUE, Process, eventually, new_deployment, process
 from tests.requests import request
-from tests.temporal import TemporalServer, free_port, temporal_server
+from tests.temporal import TemporalServer, free_port
 
-SLOW = Script(otherwise=Move(seconds=1.5))
+SLOW = Script(otherwise=Move(seconds=0.6))
 
 
 def asked(*names: str, seconds: float = 300.0) -> ev.RunRequested:
@@ -143,7 +144,7 @@ async def test_a_job_with_more_runs_than_slots_is_shared_with_other_processes(
     postgres_store: str, temporal: TemporalServer
 ) -> None:
     deployment = new_deployment()
-    executor = ScriptedExecutor(Script(otherwise=Move(seconds=0.3)))
+    executor = ScriptedExecutor(Script(otherwise=Move(seconds=0.1)))
     async with (
         process(postgres_store, temporal.url, executor, deployment=deployment, slots=2) as first,
         process(postgres_store, temporal.url, executor, deployment=deployment, slots=2) as second,
@@ -160,7 +161,7 @@ async def test_a_job_with_more_runs_than_slots_is_shared_with_other_processes(
 async def test_no_more_runs_are_driven_than_there_are_slots(
     slots: int, queues: tuple[str, str], postgres_store: str, temporal: TemporalServer
 ) -> None:
-    executor = ScriptedExecutor(Script(otherwise=Move(seconds=0.3)))
+    executor = ScriptedExecutor(Script(otherwise=Move(seconds=0.1)))
     async with process(postgres_store, temporal.url, executor, deployment=new_deployment(), slots=slots) as worker:
         runs = [f"r{number}" for number in range(4 * slots)]
         for run in runs:
@@ -199,37 +200,38 @@ async def test_an_engine_that_cannot_be_used_is_named_with_what_to_do(temporal: 
         await TemporalEngine.connect(EngineUrl(temporal.address, "nowhere"), deployment="test")
 
 
-def test_what_the_library_warns_of_is_logged_as_all_else_is(
-    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+async def test_what_the_library_warns_of_is_logged_as_all_else_is(
+    temporal: TemporalServer, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("chargehand.dispatch.temporal._RPC_TIMEOUT", timedelta(seconds=4))
-
-    async def start_without_server() -> None:
-        with temporal_server() as server:
-            url = parse_engine_url(server.url)
-            assert url is not None
-            engine = await TemporalEngine.connect(url, deployment="test")
-        with pytest.raises(StoreUnavailable, match="does not answer"):
-            await engine.start(Job("test:main:r", "main", QUEUE, ("r",)))
-
-    asyncio.run(start_without_server())
-    assert any(record.name.startswith("chargehand.dispatch.temporal.core") for record in caplog.records)
+    with tcp_proxy(("127.0.0.1", temporal.port)) as proxy:
+        engine = await TemporalEngine.connect(EngineUrl(proxy.address), deployment="test", retry_time=0.3)
+    with pytest.raises(StoreUnavailable, match="does not answer"):
+        await engine.start(Job("test:main:r", "main", QUEUE, ("r",)))
+    await eventually(lambda: _is_logged(caplog, "chargehand.dispatch.temporal.core"))
     assert capfd.readouterr().err == ""
+
+
+async def _is_logged(caplog: pytest.LogCaptureFixture, logger: str) -> bool:
+    return any(record.name.startswith(logger) for record in caplog.records)
 
 
 class Blocking(ScriptedExecutor):
     """A worker whose code blocks the event loop for longer than the engine is patient."""
 
     async def attempt(self, brief: Brief, context: StepContext) -> Done:
-        time.sleep(2 * HEARTBEAT)  # noqa: ASYNC251 - that is the mistake
+        time.sleep(1.5 * SHORTEST_HEARTBEAT)  # noqa: ASYNC251 - that is the mistake
         return await super().attempt(brief, context)
 
 
+@pytest.mark.slow("the event loop is blocked for longer than the shortest heartbeat, which is a second")
 async def test_a_process_whose_event_loop_is_blocked_does_not_lose_its_runs(
     postgres_store: str, temporal: TemporalServer
 ) -> None:
     executor = Blocking(Script())
-    async with process(postgres_store, temporal.url, executor, deployment=new_deployment()) as worker:
+    deployment = new_deployment()
+    async with process(
+        postgres_store, temporal.url, executor, deployment=deployment, heartbeat=SHORTEST_HEARTBEAT
+    ) as worker:
         await begin(worker, "r")
         assert await ending(worker, "r") == "complete"
         assert worker.driven == ["r"]

@@ -20,6 +20,7 @@ from chargehand.journal.sqlite import SqliteJournal
 from chargehand.journal.store import list_runs, read_readable, read_run
 from tests.stores.faults import prepared
 from tests.stores.samples import entries, noted, numbers
+from tests.support.hunts import hunt_size
 
 
 async def write(path: Path, *, count: int, copy_to: Path | None = None) -> None:
@@ -69,7 +70,9 @@ def test_a_log_torn_anywhere_leaves_a_prefix(fast: Path, begun: bool) -> None:
     log = Path(f"{whole}-wal").read_bytes()
     written = [(run, seq) for run in "abc" for seq in (1, 2, 3)]
     frames = range(32, len(log) + 1, 512 + 24)
-    offsets = {0, len(log), *range(0, len(log), 311), *(edge + near for edge in frames for near in (-1, 0, 1))}
+    step = hunt_size(quick=1511, thorough=311)
+    nearby = hunt_size(quick=(-1, 0), thorough=(-1, 0, 1))
+    offsets = {0, len(log), *range(0, len(log), step), *(edge + near for edge in frames for near in nearby)}
     lengths: list[int] = []
     for offset in sorted(offsets):
         shutil.copy(whole, torn)
@@ -94,7 +97,7 @@ def test_a_log_overwritten_anywhere_is_a_prefix_or_an_error(fast: Path, begun: b
     asyncio.run(write(path, count=2, copy_to=whole))
     log = Path(f"{whole}-wal").read_bytes()
     written = [(run, seq) for run in "abc" for seq in (1, 2)]
-    for offset in range(0, len(log), 211):
+    for offset in range(0, len(log), hunt_size(quick=997, thorough=211)):
         shutil.copy(whole, torn)
         Path(f"{torn}-wal").write_bytes(log[:offset] + bytes([log[offset] ^ 0xFF]) + log[offset + 1 :])
         found = asyncio.run(story(torn))
@@ -166,7 +169,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
 def test_a_file_with_one_flipped_byte_is_read_rightly_or_is_corrupt(whole: Whole) -> None:
     chance = random.Random(7)
     told = 0
-    for offset in range(chance.randrange(11), len(whole.content), 11):
+    step = hunt_size(quick=53, thorough=11)
+    for offset in range(chance.randrange(step), len(whole.content), step):
         mask = chance.choice((1, 2, 4, 8, 16, 32, 64, 128, 255))
         whole.put(whole.flipped(offset, mask))
         told += whole.check((offset, mask))

@@ -17,6 +17,7 @@ from chargehand.journal.sqlite import SqliteJournal
 from chargehand.sqlite.connection import connect
 from tests.stores.faults import Fault, failing, prepared
 from tests.stores.samples import entries, noted, numbers
+from tests.support.hunts import hunt_size
 
 Outcome = TypeVar("Outcome")
 
@@ -79,27 +80,29 @@ async def stored(path: Path) -> dict[str, list[Entry]]:
 
 
 @pytest.mark.parametrize(
-    ("tries", "times", "after", "code"),
+    ("first", "tries", "times", "after", "code"),
     [
-        (1, 1, False, 0),
-        (1, 1, True, 0),
-        (1, 3, False, 0),
-        (1, 3, True, 0),
-        (5, 1, True, 0),
-        (5, 3, False, 0),
-        (5, 3, True, 0),
-        (5, 1, False, sqlite3.SQLITE_FULL),
-        (5, 1, False, sqlite3.SQLITE_BUSY),
-        (5, 2, True, sqlite3.SQLITE_IOERR),
+        (1, 1, 1, False, 0),
+        (2, 1, 1, True, 0),
+        (3, 1, 3, False, 0),
+        (1, 1, 3, True, 0),
+        (2, 5, 1, True, 0),
+        (3, 5, 3, False, 0),
+        (1, 5, 3, True, 0),
+        (2, 5, 1, False, sqlite3.SQLITE_FULL),
+        (3, 5, 1, False, sqlite3.SQLITE_BUSY),
+        (1, 5, 2, True, sqlite3.SQLITE_IOERR),
     ],
 )
 def test_whichever_statement_fails_nothing_wrong_is_stored(
-    fast: Path, tries: int, times: int, after: bool, code: int
+    fast: Path, first: int, tries: int, times: int, after: bool, code: int
 ) -> None:
-    at = 0
+    """The quick hunt has every third statement fail, from the `first` one on: all cases together, each of them."""
+    step = hunt_size(quick=3, thorough=1)
+    at = hunt_size(quick=first, thorough=1) - step
     fired = True
     while fired:
-        at += 1
+        at += step
         path = fast / f"{at}.db"
         story = Story(path, Fault(at, times=times, after=after, code=code), tries)
         failed = True

@@ -4,8 +4,6 @@ import asyncio
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -15,105 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.errors import Fenced, Refused, RunBusy, StoreError, StoreUnavailable
+from chargehand.errors import Fenced, RunBusy, StoreError, StoreUnavailable
 from chargehand.journal.ownership import locks_of
 from chargehand.journal.protocol import Journal, Lease, RunRow
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.journal.store import list_runs, open_journal
 from chargehand.sqlite.connection import connect, migrate
 from chargehand.store_url import StoreUrl
+from tests.stores.other_process import MANY, Other
 from tests.stores.samples import entries, noted, numbers
-
-ROOT = Path(__file__).parents[2]
-MANY = 50
+from tests.support.hunts import hunt_size
 
 
 def reader_rows(path: StoreUrl) -> list[RunRow]:
     """The runs as another process sees them that opens nothing."""
     return list_runs(path)
-
-
-class Other:
-    """Another process: it opens the journal, and appends when told to or without end (`serve`, `pour`)."""
-
-    def __init__(self, path: StoreUrl, manner: str = "serve") -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.stores.test_owner", str(path), manner],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def hear(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def tell(self, word: str) -> str:
-        assert self.process.stdin is not None
-        self.process.stdin.write(word + "\n")
-        self.process.stdin.flush()
-        return self.hear()
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                stream.close()
-
-
-def forked() -> int:
-    """A child that has all our files and does nothing."""
-    child = os.fork()
-    if child == 0:
-        os.close(1)
-        signal.pause()
-    return child
-
-
-async def serve(path: str) -> None:
-    journal = await open_journal(path)
-    try:
-        lease = await journal.claim("r", new=True)
-    except Refused as error:
-        print(type(error).__name__, error, flush=True)
-        return
-    print("open", flush=True)
-    while command := await asyncio.to_thread(sys.stdin.readline):
-        try:
-            if command.strip() == "fork":
-                print(forked(), flush=True)
-                continue
-            await journal.append(lease, [noted(lease.seq + 1, "by the other")])
-        except StoreError as error:
-            print(type(error).__name__, flush=True)
-        else:
-            print("done", lease.seq, flush=True)
-    await journal.close()
-
-
-async def append_many(path: str, run: str) -> None:
-    """A run of its own, beside those of others."""
-    journal = await open_journal(path)
-    print("open", flush=True)
-    await asyncio.to_thread(sys.stdin.readline)
-    lease = await journal.claim(run, new=True)
-    for seq in range(1, MANY + 1):
-        await journal.append(lease, [noted(seq, run)])
-    print("done", lease.seq, flush=True)
-    await journal.close()
-
-
-async def pour(path: str) -> None:
-    """Append without end, and say each time what is durable."""
-    journal = await open_journal(path)
-    known = {row.run for row in await journal.runs()}
-    lease = await journal.claim("r", new="r" not in known)
-    print("open", flush=True)
-    while True:
-        await journal.append(lease, [noted(lease.seq + 1)])
-        print(lease.seq, flush=True)
 
 
 @pytest.fixture
@@ -170,9 +84,7 @@ async def test_eight_processes_that_write_at_once_lose_nothing(store: str) -> No
     others = [Other(store, f"many {number}") for number in range(8)]
     assert [one.hear() for one in others] == ["open"] * 8  # six or eight may make the new file at the same moment
     for one in others:
-        assert one.process.stdin is not None
-        one.process.stdin.write("go\n")
-        one.process.stdin.flush()
+        one.send("go")
     assert [one.hear() for one in others] == [f"done {MANY}"] * 8
     for one in others:
         one.end()
@@ -290,7 +202,8 @@ async def test_a_journal_that_was_moved_away_is_not_taken_for_the_new_one(path: 
 
 async def test_nothing_acknowledged_is_lost_with_a_killed_process(store: str) -> None:
     acknowledged = 0
-    for _ in range(5):
+    kills = hunt_size(quick=2, thorough=5)
+    for _ in range(kills):
         other = Other(store, "pour")
         assert other.hear() == "open"
         for _ in range(50):
@@ -301,7 +214,7 @@ async def test_nothing_acknowledged_is_lost_with_a_killed_process(store: str) ->
         assert stored == list(range(1, len(stored) + 1))
         assert acknowledged <= len(stored) <= acknowledged + 10_000
         await journal.close()
-    assert acknowledged >= 250
+    assert acknowledged >= 50 * kills
 
 
 async def test_a_frozen_process_is_fenced_when_it_thaws(path: Path, other: Other) -> None:
@@ -338,8 +251,7 @@ async def test_a_forked_child_does_not_keep_a_closed_journal(path: Path, other: 
     assert other.hear() == "open"
     assert other.tell("append") == "done 1"
     child = int(other.tell("fork"))
-    assert other.process.stdin is not None
-    other.process.stdin.close()
+    other.leave()
     other.process.wait(10)
     journal = await SqliteJournal.open(path)
     os.kill(child, signal.SIGKILL)
@@ -451,17 +363,3 @@ async def test_an_opening_that_nobody_waits_for_any_more_leaves_the_journal_free
             return
         await asyncio.sleep(0.01)
     pytest.fail("the journal is still open for somebody who is gone")
-
-
-def main() -> None:
-    path, manner = sys.argv[1:]
-    if manner == "pour":
-        asyncio.run(pour(path))
-    elif manner == "serve":
-        asyncio.run(serve(path))
-    else:
-        asyncio.run(append_many(path, manner))
-
-
-if __name__ == "__main__":
-    main()

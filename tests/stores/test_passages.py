@@ -20,10 +20,15 @@ from chargehand.memory.catalog import Catalog, Order
 from chargehand.memory.ranking import terms
 from chargehand.memory.session import open_catalog
 from chargehand.store_url import MEMORY
+from tests.support.hunts import hunt_size
 
 ROOT = Path(__file__).parents[2]
 HANDLE = "test:model"
-SHORT = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SHORT = settings(
+    max_examples=hunt_size(quick=20, thorough=60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
 
 async def archive(catalog: Catalog, *texts: str, name: str = "notes") -> str:

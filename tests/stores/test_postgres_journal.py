@@ -34,8 +34,9 @@ from chargehand.store_url import postgres_url
 from tests.evidence import Evidence
 from tests.kill9 import PATIENCE, Life, one_round
 from tests.postgres import PostgresServer
+from tests.stores.other_process import Other
 from tests.stores.samples import AT, entries, noted, numbers
-from tests.stores.test_owner import Other
+from tests.support.hunts import hunt_size
 
 
 async def ask(url: str, query: str, *values: object) -> list[Row]:
@@ -301,16 +302,23 @@ async def test_a_reader_hears_what_another_process_writes(
                 assert (await anext(reader)).seq == seq
 
 
+@pytest.fixture
+def own_store(own_postgres: PostgresServer) -> Iterator[str]:
+    """A database of a server that may be stopped."""
+    with own_postgres.database() as url:
+        yield url
+
+
 async def test_a_reader_goes_on_after_the_server_was_restarted(
-    postgres: PostgresServer, postgres_store: str, monkeypatch: pytest.MonkeyPatch
+    own_postgres: PostgresServer, own_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_listener, "QUERY_INTERVAL", 0.2)
-    async with opened_journal(postgres_store) as writing, opened_journal(postgres_store) as journal:
+    async with opened_journal(own_store) as writing, opened_journal(own_store) as journal:
         lease = await begin(writing, "r")
         reader = Feed(journal).subscribe("r")
         assert numbers(await reader.first()) == [1]
-        postgres.stop()
-        postgres.start()
+        own_postgres.stop()
+        own_postgres.start()
         await writing.append(lease, entries(2))
         async with asyncio.timeout(30):
             assert (await anext(reader)).seq == 2
@@ -358,26 +366,27 @@ async def test_a_frozen_process_is_fenced_when_it_thaws(postgres_store: str, oth
 
 
 def test_kills_lose_nothing_that_was_told_and_repeat_nothing_that_was_done(postgres_store: str) -> None:
-    tally = one_round("postgres", 6, store=postgres_store)
+    kills = hunt_size(quick=3, thorough=6)
+    tally = one_round("postgres", kills, store=postgres_store)
     assert tally.problems == []
-    assert tally.kills == 6
-    assert tally.resumes > 1
+    assert tally.kills == kills
+    assert tally.resumes > kills / 6
 
 
 # --- the server
 
 
 async def test_after_a_restart_of_the_server_those_who_held_runs_have_time_to_return(
-    postgres: PostgresServer, postgres_store: str
+    own_postgres: PostgresServer, own_store: str
 ) -> None:
-    first = await open_journal(postgres_store)
-    second = await open_journal(postgres_store)
+    first = await open_journal(own_store)
+    second = await open_journal(own_store)
     lease = await begin(first, "r")
-    postgres.stop()
+    own_postgres.stop()
     with pytest.raises(StoreUnavailable) as caught:
         await first.append(lease, entries(2))
     assert first.trouble == str(caught.value)
-    postgres.start()
+    own_postgres.start()
     with pytest.raises(RunBusy):
         await second.claim("r")
     await first.append(lease, entries(2))
@@ -389,17 +398,18 @@ async def test_after_a_restart_of_the_server_those_who_held_runs_have_time_to_re
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.slow("two processes start, and the server stops in between")
 def test_runs_go_on_over_immediate_stops_of_the_server(
-    postgres: PostgresServer, postgres_store: str, tmp_path: Path
+    own_postgres: PostgresServer, own_store: str, tmp_path: Path
 ) -> None:
-    evidence = Evidence(tmp_path, store=postgres_store)
+    evidence = Evidence(tmp_path, store=own_store)
     with Life(evidence, "--width", "4") as life:
-        for _ in range(3):
+        for _ in range(hunt_size(quick=1, thorough=3)):
             wanted = life.told + 60
             assert life.follow(PATIENCE, enough=lambda wanted=wanted: life.told >= wanted), life.trouble()
-            postgres.stop()
-            time.sleep(1.0)
-            postgres.start()
+            own_postgres.stop()
+            time.sleep(0.2)
+            own_postgres.start()
         wanted = life.told + 60
         assert life.follow(PATIENCE, enough=lambda: life.told >= wanted), life.trouble()
         life.kill()
@@ -410,5 +420,5 @@ def test_runs_go_on_over_immediate_stops_of_the_server(
         assert last.process.wait() == 0
     assert time.monotonic() - began < PATIENCE
     evidence.inspect()
-    assert evidence.conclude() > 3
+    assert evidence.conclude() > hunt_size(quick=1, thorough=3)
     assert evidence.problems == []

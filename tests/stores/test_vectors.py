@@ -22,6 +22,7 @@ from chargehand.memory.space import MemorySpace, OpenArchive
 from chargehand.memory.sqlite_catalog import SqliteCatalog, SqliteTables, finish
 from chargehand.memory.sqlite_passages import Holding, SqlitePassages, holding
 from chargehand.memory.vector_index import VectorIndex
+from tests.support.hunts import hunt_size
 
 ROOT = Path(__file__).parents[2]
 ARCHIVE = Archive("notes", id="archive-1")
@@ -151,7 +152,7 @@ def test_nearly_all_of_the_nearest_are_found_among_many(db: sqlite3.Connection) 
     put(db, [f"text {at}" for at in range(len(given))], given)
     index = VectorIndex()
     hits = 0
-    tries = 10
+    tries = hunt_size(quick=4, thorough=10)
     for _ in range(tries):
         asked = vector(rng, 128, near=rng.choice(centres), by=0.8)
         best = sorted(range(len(given)), key=lambda at: -alike(asked, given[at]))[:10]

@@ -268,7 +268,8 @@ async def _cancel_all(options: Namespace, nested: list[str]) -> list[str]:
         if not await _cancel_here(runner, options.name, options.reason):
             return [options.name]
         for name in nested:
-            await _cancel_here(runner, name, options.reason)
+            if (await journal.row(name)).ended is None:
+                await _cancel_here(runner, name, options.reason)
         return [options.name, *nested]
 
 

@@ -14,7 +14,7 @@ from chargehand.journal.protocol import Journal
 
 logger = logging.getLogger(__name__)
 _RETRY: Seconds = 0.25
-_GRACE: Seconds = 1.0
+GRACE: Seconds = 1.0
 """What a process has to release a run when the engine takes it for dead, and the store does not: it may be frozen."""
 SILENCE: Seconds = 60.0
 """For how long a process waits for a store that does not answer before it leaves its runs to others."""
@@ -66,12 +66,22 @@ class JobDriver:
     """Does jobs. `slots` is how many runs are driven at once.
 
     The engine cannot know that a process which it hears of has lost the store. So after `silence` the process gives up
-    its jobs, and takes none until the store answers again.
+    its jobs, and takes none until the store answers again. `grace` is what a process that is taken for dead has to
+    release a run before it is taken by force.
     """
 
-    def __init__(self, host: JobHost, queues: Sequence[str], *, slots: int, silence: Seconds = SILENCE) -> None:
+    def __init__(
+        self,
+        host: JobHost,
+        queues: Sequence[str],
+        *,
+        slots: int,
+        silence: Seconds = SILENCE,
+        grace: Seconds = GRACE,
+    ) -> None:
         self._host = host
         self._silence = silence
+        self._grace = grace
         self._watch: asyncio.Task[None] | None = None
         self._store_answers = True
         self._under_way: set[asyncio.Task[object]] = set()
@@ -187,7 +197,7 @@ class JobDriver:
 
     async def _take(self, tenant: DrivenTenant, run: str, *, is_retry: bool) -> bool:
         """Drive a run. In a retry, one that is still held is taken by force after a grace."""
-        until = asyncio.get_running_loop().time() + _GRACE
+        until = asyncio.get_running_loop().time() + self._grace
         if is_retry:
             logger.info("run %s is taken over: another process gave it back, or was silent", run)
         while True:
@@ -197,7 +207,7 @@ class JobDriver:
             except RunBusy:
                 if not is_retry or is_late:
                     raise
-            await asyncio.sleep(_RETRY)
+            await asyncio.sleep(min(_RETRY, self._grace))
 
     async def _park(self, tenant: DrivenTenant, run: str, job: Job) -> None:
         """Take a run that needs a person out of its job. A command may have come just before: then it goes on."""

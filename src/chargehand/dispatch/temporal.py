@@ -21,7 +21,7 @@ from temporalio.common import ActivityIDConflictPolicy, Priority, RetryPolicy
 from temporalio.envconfig import ClientConfigProfile
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RetryConfig, RPCError, RPCStatusCode
 from temporalio.worker import (
     CustomSlotSupplier,
     FixedSizeSlotSupplier,
@@ -43,6 +43,8 @@ logger = logging.getLogger(__name__)
 ACTIVITY = "chargehand.drive.v1"
 _LONGEST = timedelta(days=30)
 _RPC_TIMEOUT = timedelta(seconds=10)
+RETRY_TIME: Seconds = 10.0
+"""How long a call is repeated while no server listens at the address."""
 _AT_ONCE = timedelta(milliseconds=1)
 _RETRIES = RetryPolicy(
     initial_interval=timedelta(milliseconds=200), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=10)
@@ -68,10 +70,12 @@ class TemporalEngine:
         self.deployment = deployment
 
     @classmethod
-    async def connect(cls, url: EngineUrl, *, deployment: str, heartbeat: Seconds = 15.0) -> "TemporalEngine":
+    async def connect(
+        cls, url: EngineUrl, *, deployment: str, heartbeat: Seconds = 15.0, retry_time: Seconds = RETRY_TIME
+    ) -> "TemporalEngine":
         """Invalid if the server cannot do what is needed of it. TLS and API keys: as Temporal reads the environment."""
         try:
-            client = await _connect(url)
+            client = await _connect(url, retry_time)
         except RuntimeError as error:
             raise StoreUnavailable(f"{url} cannot be reached; start Temporal, or correct --engine ({error})") from error
         engine = cls(client, url, deployment, heartbeat)
@@ -180,11 +184,17 @@ def _runtime() -> Runtime:
     return Runtime(telemetry=TelemetryConfig(logging=logs))
 
 
-async def _connect(url: EngineUrl) -> Client:
+async def _connect(url: EngineUrl, retry_time: Seconds = RETRY_TIME) -> Client:
     settings = ClientConfigProfile.load(disable_file=True).to_client_connect_config()
     settings["target_host"] = url.address
     settings["namespace"] = url.namespace
-    return await Client.connect(**settings, runtime=_runtime())
+    # with the usual time, these are the values of the library
+    retries = RetryConfig(
+        initial_interval_millis=round(10 * retry_time),
+        max_interval_millis=round(500 * retry_time),
+        max_elapsed_time_millis=round(1000 * retry_time),
+    )
+    return await Client.connect(**settings, retry_config=retries, runtime=_runtime())
 
 
 def _activity(

@@ -26,7 +26,7 @@ _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}\Z")
 _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(?::[0-9]{1,5})?\Z")
 _DEPLOYMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")
 _SHORTEST = 16
-_SHORTEST_HEARTBEAT: Seconds = 1.0
+SHORTEST_HEARTBEAT: Seconds = 1.0
 _MEGABYTE = 1024 * 1024
 
 
@@ -184,9 +184,9 @@ def check(settings: ServerSettings) -> None:
             )
     if settings.engine is not None and settings.store is None:
         raise Invalid("--engine needs a database that all processes share; add --store postgresql://USER@HOST/DATABASE")
-    if settings.heartbeat < _SHORTEST_HEARTBEAT:
+    if settings.heartbeat < SHORTEST_HEARTBEAT:
         raise Invalid(
-            f"the heartbeat is {settings.heartbeat:g} s; it must be at least {_SHORTEST_HEARTBEAT:g} s, or living "
+            f"the heartbeat is {settings.heartbeat:g} s; it must be at least {SHORTEST_HEARTBEAT:g} s, or living "
             "processes are taken for dead"
         )
     if settings.deployment and not _DEPLOYMENT.match(settings.deployment):
