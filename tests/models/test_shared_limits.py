@@ -90,6 +90,37 @@ def test_the_share_of_a_killed_process_is_free_again(postgres_store: str) -> Non
         asyncio.run(play())
 
 
+class LateStore:
+    """Answers a demand when it is told to."""
+
+    def __init__(self) -> None:
+        self.demands: list[LimitDemand] = []
+        self.answer: Callable[[LimitGrant], None] | None = None
+
+    def join(self, credential: str, pace: Pace, changed: Callable[[], None]) -> "LateStore":
+        return self
+
+    def exchange(self, demand: LimitDemand, then: Callable[[LimitGrant | StoreError], None]) -> None:
+        self.demands.append(demand)
+        self.answer = then
+
+    def leave(self) -> None:
+        self.demands.append(LimitDemand(slots=0))
+
+
+async def test_a_share_that_is_granted_after_its_call_was_cancelled_is_given_back() -> None:
+    store = LateStore()
+    limiter = SharedLimiter(KEY, Pace(concurrency=4), store)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await limiter.enter()
+    assert store.answer is not None
+    store.answer(LimitGrant(slots=3))
+    await until(lambda: len(store.demands) == 2)
+    assert (store.demands[1].slots, store.demands[1].waiting) == (0, 0)
+    limiter.close()
+
+
 async def test_shares_that_are_asked_for_at_the_same_time_do_not_add_up_to_more(postgres_store: str) -> None:
     """Counting in the statement that takes the lock would count what was there before the wait for it."""
     pace = Pace(concurrency=50)

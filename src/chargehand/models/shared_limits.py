@@ -278,6 +278,8 @@ class SharedLimiter(Limiter):
             self._ask_later(max(_POLL, answer.wait))
         else:
             self._told_waiting = False
+            if self.allowed and not self.active:  # its call was cancelled while the store was asked
+                self._ask_later(_LINGER)
 
     def _shrink(self) -> bool:
         """Give up unused slots beyond the fair share; whether there were any."""

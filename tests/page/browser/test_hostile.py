@@ -121,7 +121,7 @@ def test_a_server_that_is_killed_is_missed_and_the_run_goes_on(visitor: Visitor)
         expect(page.get_by_text("The server does not answer. Trying again …")).to_be_visible()
         expect(page.get_by_role("button", name="Pause")).to_be_disabled()
         expect(page.locator(".gr-card")).to_have_count(10)
-        page.wait_for_timeout(1200)  # with the start, a gap of 2 s, which is torn out of the axis
+        page.wait_for_timeout(2000)  # so long a gap is torn out of the axis
         visitor.shop.start()
         expect(page.get_by_text("The server does not answer")).to_have_count(0)
         expect(page.get_by_role("region", name="Needs you")).to_contain_text("refund")

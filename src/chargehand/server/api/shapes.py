@@ -116,13 +116,16 @@ class VerdictBody(RequestBody, frozen=True):
     plan: Plan | None = None
 
 
+_CallResult = Annotated[object, Meta(extra_json_schema={"default": None})]  # a null is a result, no result is not
+
+
 class CallVerdictBody(RequestBody, frozen=True):
     """The decision about another call of the same question. `call` is its number, as the question has it."""
 
     call: QuestionNumber
     verdict: Literal["approve", "reject", "done", "again", "fail"]
     feedback: Words = ""
-    result: object = UNSET
+    result: _CallResult = UNSET
 
 
 class AnswerBody(RequestBody, frozen=True):
@@ -136,7 +139,7 @@ class AnswerBody(RequestBody, frozen=True):
     verdict: Literal["approve", "edit", "reject", "done", "again", "fail", "answer"]
     feedback: Words = ""
     plan: Plan | None = None
-    result: object = UNSET
+    result: _CallResult = UNSET
     also: Annotated[tuple[CallVerdictBody, ...], Meta(max_length=500)] = ()
 
 
