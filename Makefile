@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 ARGS ?=
+WORKERS ?= 4
 SEEDS ?= 100000
 KILLS ?= 1000
 TRIALS ?= 200
@@ -29,10 +30,10 @@ test: lint ## Lint, types of src and of what changed, and the tests; e.g. make t
 	@$(MAKE) --no-print-directory --jobs 2 types-changed suite
 
 suite: $(VENV)/dev.stamp page-tools
-	$(BIN)/pytest -n 3 --dist worksteal --durations 15 --durations-min 5 $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 15 --durations-min 5 $(ARGS)
 
 thorough: check page-tools ## Check and all tests at full size: whole hunts, examples drawn at random, tests that take long
-	$(BIN)/pytest -n 3 --dist worksteal --thorough -o timeout=1800 $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --thorough -o timeout=1800 $(ARGS)
 
 check: lint types ## Format, lint, layers, dependencies, types; changes nothing
 

@@ -162,7 +162,7 @@ async def test_questions_and_calls_are_put_to_the_client_and_answered(
             last = (await sent(client, request("Go.")))[-1].status_update
             assert last.status.state == pb.TASK_STATE_INPUT_REQUIRED
             assert asked in get_message_text(last.status.message)
-            with pytest.raises((A2AError, A2AClientError), match='one of|say "approve"'):
+            with pytest.raises((A2AError, A2AClientError), match=r'one of|say "approve"'):
                 await sent(client, request(wrong, task=last.task_id))
             items = await sent(client, request(answer, task=last.task_id))
             assert state_of(items[-1]) == pb.TASK_STATE_COMPLETED
