@@ -47,7 +47,7 @@ types: $(VENV)/dev.stamp
 	$(BIN)/basedpyright --threads 2
 
 types-changed: $(VENV)/dev.stamp
-	$(BIN)/basedpyright --threads 2 $$($(BIN)/python -m tests.support.typed_files $(ARGS))
+	$(BIN)/basedpyright $$($(BIN)/python -m tests.support.typed_files $(ARGS))
 
 lint-deploy: $(VENV)/deploy.stamp ## Check the manifests, the compose file and the Dockerfile in deploy/ by their schemas
 	$(VENV)/deploy/bin/kubernetes-validate --strict --kubernetes-version 1.34 --quiet deploy/kubernetes/*.yaml
