@@ -219,6 +219,8 @@ class Seed:
             self._judge_family(run, state, states, runs)
         bill = self.world.bill
         ledger = states[RUN].ledger
+        if self.world.unanswered and self.lives == 1 and self.budget.tokens is not None:
+            self.require(ledger.lost.tokens, f"what {self.world.unanswered} failed calls may have cost is on no bill")
         unsure = [cast("CountingLedger", state.ledger).given_back for state in states.values()]
         for name in _CAPS:
             real = getattr(bill, name)

@@ -76,6 +76,8 @@ class World:
         self.made = 0
         self.is_hedged = False  # then a call that is given up is charged like the one that is used
         self.unsure = Bill()  # the part of the bill for calls that did not say what they used
+        self.unanswered = 0
+        """Calls that failed without saying whether they are billed."""
         self.wordy = 20_000 if self.chance.random() < 0.25 else 0  # tokens of any reply of a model that ignores limits
         self.unheard: list[ModelCard] = []  # whose replies were too long, and given up
         if self.wordy:
@@ -266,6 +268,7 @@ class World:
             raise ModelFailed(Failure("network", "the line went dead in the middle"), usage)
         if kind == "timeout":
             self.lose(usage.input + usage.output, micros)
+            self.unanswered += 1
             raise ModelFailed(Failure("timeout", "no reply"))
         self.bill.tokens -= usage.input + usage.output  # a call that is refused costs nothing but itself
         self.bill.micros -= micros

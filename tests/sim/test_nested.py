@@ -10,9 +10,7 @@ SEEDS = hunt_size(quick=80, thorough=240)
 BLOCKS = 8
 HUNT = hunt_size(quick=("--first", "120", "--hunt", "20"), thorough=("--hunt", "2000"))
 """The bugs that are planted in the quick hunt are found by seeds from 120 on."""
-NOT_FOUND = "what a failed call may have cost is forgotten"
-"""The planted bug that 2,000 seeds do not find."""
-HUNTED = hunt_size(quick=MONEY[::3], thorough=tuple(bug for bug in MONEY if bug.name != NOT_FOUND))
+HUNTED = hunt_size(quick=MONEY[::3], thorough=MONEY)
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
