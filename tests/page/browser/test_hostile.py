@@ -115,7 +115,7 @@ def test_a_server_that_is_killed_is_missed_and_the_run_goes_on(visitor: Visitor)
     analysis = visitor.shop.model.hold(LONG_TASK)
     run = visitor.shop.begin()
     with visitor.visit(f"/runs/{run}") as page:
-        expect(page.locator(".gr-card.is-done").first).to_be_visible()
+        expect(page.get_by_role("region", name="Needs you")).to_contain_text("refund")
         visitor.shop.kill()
         analysis.release()
         expect(page.get_by_text("The server does not answer. Trying again …")).to_be_visible()
