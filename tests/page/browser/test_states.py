@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Route, expect
 
-from tests.page.browser.conftest import TIMEOUT, Visitor, inspector, settled
+from tests.page.browser.conftest import TIMEOUT, Visitor, inspector, settled, shorten_waits
 from tests.server.running import TOKEN
 
 pytestmark = TIMEOUT
@@ -115,6 +115,7 @@ def test_a_view_without_a_stream_comes_back_with_the_server(visitor: Visitor) ->
     visitor.expected = ("ERR_CONNECTION_REFUSED",)
     with visitor.visit("/teams") as page:
         expect(page.get_by_role("row", name=re.compile("archivist"))).to_be_visible()
+        shorten_waits(page)
         page.route("**/api/**", lambda route: route.abort("connectionrefused"))
         page.get_by_role("link", name="Memory", exact=True).click()
         expect(page.get_by_text("The server does not answer. Trying again …")).to_be_visible()
