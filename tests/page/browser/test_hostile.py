@@ -135,7 +135,6 @@ def test_a_server_that_is_killed_is_missed_and_the_run_goes_on(visitor: Visitor)
         expect(page.locator("main.rp")).to_have_attribute("data-seq", str(entries[-1]["seq"]))
 
 
-@pytest.mark.slow("the page waits before it connects again")
 def test_a_stream_that_is_cut_is_taken_up_after_the_last_entry(visitor: Visitor) -> None:
     visitor.expected = ("net::ERR",)
     with visitor.proxy() as proxy:

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Route, expect
 
 from tests.page.browser.conftest import TIMEOUT, Visitor, inspector, settled, shorten_waits
@@ -58,6 +59,7 @@ def test_without_a_token_the_page_asks_for_one(visitor: Visitor) -> None:
         assert "key=" not in page.url
 
 
+@pytest.mark.slow("makes a token in a fresh process and loads the page three times")
 def test_a_token_that_may_only_read_has_no_buttons_that_act(visitor: Visitor, ended_run: str, waiting_run: str) -> None:
     printed = visitor.shop.command("tokens", "create", "--scope", "read", "--data", str(visitor.shop.data))
     found = re.search(r"\bch_[\w-]+", printed)
