@@ -22,6 +22,8 @@ from tests.server.running import running, settings_in
 
 GUIDES = ("tutorial", "first-model", "approvals", "when-things-fail", "memory", "archives", "mcp")
 _SLOW = {
+    "tutorial": "a dozen commands, one after the other",
+    "approvals": "twenty commands, one after the other",
     "first-model": "a dozen commands, one after the other",
     "when-things-fail": "waits for a provider that hangs, as the page shows it",
     "mcp": "starts an MCP server in several fresh processes",

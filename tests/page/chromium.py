@@ -10,6 +10,7 @@ from tests.page.apt import CHROMIUM, need_command
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-software-rasterizer",
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",

@@ -31,7 +31,7 @@ LONG_TASK = "caused the slowdown"
 """Words of the task t5, which most others wait for; see `IncidentModel.hold`."""
 DEMO_PACE = 0.2
 """How long a second of the script takes, in seconds: slow enough to watch."""
-QUICK_PACE = 0.05
+QUICK_PACE = 0.01
 PATIENCE = 60.0
 
 
@@ -105,7 +105,7 @@ class Shop:
             shown = self.show(run)
             if shown["summary"]["state"] in states:
                 return shown
-            time.sleep(0.05)
+            time.sleep(0.01)
         raise AssertionError(f"{run} did not come to {states}: {self.show(run)['summary']}")
 
     def wait_for_tasks(self, run: str, *names: str) -> None:
@@ -115,7 +115,7 @@ class Shop:
             tasks = self.show(run)["tasks"]
             if set(names) <= {task["id"] for task in tasks if task["status"] in ("done", "failed")}:
                 return
-            time.sleep(0.05)
+            time.sleep(0.01)
         raise AssertionError(f"{run} did not settle {names}: {self.show(run)['tasks']}")
 
     def approve(self, run: str) -> httpx.Response:

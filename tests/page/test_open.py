@@ -6,12 +6,10 @@ import time
 from pathlib import Path
 
 import httpx
-import pytest
 
 from tests.cli.forked import Forked
 
 
-@pytest.mark.slow("starts two servers")
 def test_serve_opens_the_page_with_a_token_that_works(tmp_path: Path) -> None:
     opened = tmp_path / "address"
     browser = tmp_path / "browser"

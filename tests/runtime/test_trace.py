@@ -156,6 +156,19 @@ def test_an_interruption_says_what_can_be_known_of_it(before: ev.Event, cause: I
     assert run.interruptions == [Interruption(3.0, 45.0, cause)]
 
 
+def test_a_question_beside_work_under_way_does_not_explain_an_interruption() -> None:
+    plan = Plan((Task(A, "look into the matter", "worker"), Task(B, "write it down", "worker")))
+    events = (
+        ev.AttemptStarted(A, 1, "worker", 160.0),
+        ev.AttemptStarted(B, 1, "worker", 160.0),
+        ev.AttemptFailed(A, 1, ev.Failure("approval", "look({})")),
+        ev.InputRequested(1, "tool", A, "look({})"),
+        ev.RunResumed(2),
+    )
+    entries = [ev.Entry(seq, 100.0 + seq, event) for seq, event in enumerate((request(plan), *events), 1)]
+    assert trace("run", entries).interruptions == [Interruption(4.0, 5.0, "lost")]
+
+
 def test_a_step_has_the_arguments_of_the_call_that_it_names() -> None:
     reply = {"calls": [{"id": str(at), "name": "look", "arguments": f'{{"at": {at}}}'} for at in (1, 2)]}
     again = {"calls": [{"id": "1", "name": "look", "arguments": '{"at": 3}'}]}

@@ -5,7 +5,7 @@ import type { Entry, Event, PlannedTask } from "./events.ts";
 import { PERSON_FOLDS } from "./fold_person.ts";
 import { TASK_FOLDS } from "./fold_tasks.ts";
 import {
-  IN_DOUBT, addTasks, beginRun, canLookUp, dutyKey, endDuty, endWaits, openAttempt, stopAll, takePlan,
+  IN_DOUBT, addTasks, beginRun, canLookUp, dutyKey, endDuty, endWaits, isWorkUnderWay, openAttempt, stopAll, takePlan,
 } from "./run_changes.ts";
 import {
   add, amountOf, attemptStopped, awaitNestedEnd, closeAttempt, loseCarried, loseStopped, nothing,
@@ -63,7 +63,8 @@ const requested: Fold = (run, event, { entry }) => {
 };
 
 const resumed: Fold = (run, _event, { at, before }) => {
-  const cause = openQuestion(run) ? "asked" : run.released ? "released" : "lost";
+  const isAsking = openQuestion(run) && !isWorkUnderWay(run);
+  const cause = isAsking ? "asked" : run.released ? "released" : "lost";
   run.interruptions.push({ last: before, resumed: at, cause });
   run.released = false;
   loseStopped(run);

@@ -146,6 +146,9 @@ export function endDuty(run: Run, kind: Duty["duty"], event: Event, moment: { at
   return duty;
 }
 
+export const isWorkUnderWay = (run: Run): boolean =>
+  run.openDuties.size > 0 || [...run.tasks.values()].some((task) => openAttempt(task));
+
 /** The process ended, or the time, or the run: nothing is under way any more. */
 export function stopAll(run: Run, at: number, stopTask: (task: Task) => void): void {
   for (const task of run.tasks.values()) {

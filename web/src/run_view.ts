@@ -36,7 +36,7 @@ export function criticalPath(run: Run): string[] {
 /** What the journal can tell of a time without entries: a lost process may have ended at any moment of it. */
 export const INTERRUPTED = { lost: "interrupted", released: "the server was stopped" };
 
-/** When no process drove the run; a run that waits for a person needs none. */
+/** When no process drove the run; a run that only waits for a person needs none. */
 export function interruptionsOf(run: Run): (Interruption & { cause: "lost" | "released" })[] {
   return run.interruptions.flatMap(({ cause, ...times }) => (cause === "asked" ? [] : [{ ...times, cause }]));
 }

@@ -69,11 +69,12 @@ function tearsOf(run: Run, end: number): Tear[] {
 
 function reasonOf(run: Run, from: number, to: number): string {
   const covers = (began: number, ended = Infinity): boolean => began <= from + 0.5 && ended >= to - 1;
-  if (run.questions.some((question) => covers(question.asked, question.answered))) return "waiting for you";
   const interruptions = interruptionsOf(run);
-  const interruption = interruptions.find(({ last, resumed }) => covers(last, resumed))
-    ?? interruptions.find(({ last, resumed }) => last < to && resumed > from);
-  if (interruption) return INTERRUPTED[interruption.cause];
+  const whole = interruptions.find(({ last, resumed }) => covers(last, resumed));
+  if (whole) return INTERRUPTED[whole.cause];
+  if (run.questions.some((question) => covers(question.asked, question.answered))) return "waiting for you";
+  const part = interruptions.find(({ last, resumed }) => last < to && resumed > from);
+  if (part) return INTERRUPTED[part.cause];
   if (run.questions.some((question) => question.asked < to && (question.answered ?? Infinity) > from)) return "waiting for you";
   return run.paused ? "paused" : "nothing under way";
 }

@@ -17,6 +17,7 @@ from chargehand.engine.events import CallVerdict, Failure, Finding, Gap, Questio
 from chargehand.engine.facts import NotedFact
 from chargehand.engine.failure import STARTS_RUN
 from chargehand.engine.fold import begin, fold
+from chargehand.engine.owed import owed
 from chargehand.engine.plan import NO_TASK, Task, TaskId, needs, title_of
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.state import Progress, RunState, Status
@@ -197,8 +198,9 @@ class NoteTrace(Struct, frozen=True, omit_defaults=True):
 
 
 InterruptionCause: TypeAlias = Literal["asked", "released", "lost"]
-"""Why no process drove a run. `asked`: it waited for a person, which needs none. `released`: its process was stopped in
-an orderly way, with the last entry. `lost`: its process ended without a word, at the last entry or at any time after.
+"""Why no process drove a run. `asked`: it only waited for a person, which needs none. `released`: its process was
+stopped in an orderly way, with the last entry. `lost`: its process ended without a word, at the last entry or at any
+time after.
 """
 
 
@@ -351,7 +353,7 @@ class Tracer:
 
     def _note_interruption(self, resumed: Instant) -> None:
         cause: InterruptionCause = "lost"
-        if self.state.input is not None:
+        if self.state.input is not None and not owed(self.state):
             cause = "asked"
         elif self.state.released_at is not None:
             cause = "released"

@@ -2,9 +2,10 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Route, expect
 
-from tests.page.browser.conftest import TIMEOUT, Visitor, inspector, settled
+from tests.page.browser.conftest import TIMEOUT, Visitor, inspector, settled, shorten_waits
 from tests.server.running import TOKEN
 
 pytestmark = TIMEOUT
@@ -58,6 +59,7 @@ def test_without_a_token_the_page_asks_for_one(visitor: Visitor) -> None:
         assert "key=" not in page.url
 
 
+@pytest.mark.slow("makes a token in a fresh process and loads the page three times")
 def test_a_token_that_may_only_read_has_no_buttons_that_act(visitor: Visitor, ended_run: str, waiting_run: str) -> None:
     printed = visitor.shop.command("tokens", "create", "--scope", "read", "--data", str(visitor.shop.data))
     found = re.search(r"\bch_[\w-]+", printed)
@@ -115,6 +117,7 @@ def test_a_view_without_a_stream_comes_back_with_the_server(visitor: Visitor) ->
     visitor.expected = ("ERR_CONNECTION_REFUSED",)
     with visitor.visit("/teams") as page:
         expect(page.get_by_role("row", name=re.compile("archivist"))).to_be_visible()
+        shorten_waits(page)
         page.route("**/api/**", lambda route: route.abort("connectionrefused"))
         page.get_by_role("link", name="Memory", exact=True).click()
         expect(page.get_by_text("The server does not answer. Trying again …")).to_be_visible()

@@ -71,7 +71,6 @@ def test_a_run_is_paused_resumed_cancelled_and_forked(visitor: Visitor) -> None:
         visitor.shop.client.post(f"/api/runs/{page.url.rsplit('/', 1)[1]}/cancel", json={})
 
 
-@pytest.mark.slow("watches a whole run in a browser")
 def test_who_answers_second_is_told_what_was_said(visitor: Visitor) -> None:
     visitor.expected = ("409",)
     run = visitor.shop.begin()
