@@ -20,9 +20,10 @@ from chargehand.server.settings import SHORTEST_HEARTBEAT
 from tests.cluster.proxy import tcp_proxy
 from tests.dispatch.process import OTHER_QUEUE, QUEUE, Process, eventually, new_deployment, process
 from tests.requests import request
+from tests.support.hunts import hunt_size
 from tests.temporal import TemporalServer, free_port
 
-SLOW = Script(otherwise=Move(seconds=0.6))
+SLOW = Script(otherwise=Move(seconds=0.4))
 
 
 def asked(*names: str, seconds: float = 300.0) -> ev.RunRequested:
@@ -54,7 +55,7 @@ async def test_a_run_that_one_process_begins_is_driven_by_another(
         process(postgres_store, temporal.url, executor, deployment=deployment, works=False) as server,
         process(postgres_store, temporal.url, executor, deployment=deployment) as worker,
     ):
-        runs = [f"r{number}" for number in range(20)]
+        runs = [f"r{number}" for number in range(hunt_size(quick=8, thorough=20))]
         await begin(server, *runs)
         assert {await ending(server, run) for run in runs} == {"complete"}
         assert sorted(worker.driven) == sorted(runs)
@@ -149,7 +150,7 @@ async def test_a_job_with_more_runs_than_slots_is_shared_with_other_processes(
         process(postgres_store, temporal.url, executor, deployment=deployment, slots=2) as first,
         process(postgres_store, temporal.url, executor, deployment=deployment, slots=2) as second,
     ):
-        runs = [f"r{number}" for number in range(16)]
+        runs = [f"r{number}" for number in range(hunt_size(quick=8, thorough=16))]
         await begin(first, *runs)
         assert {await ending(first, run) for run in runs} == {"complete"}
         assert sorted(first.driven + second.driven) == sorted(runs)
@@ -161,9 +162,9 @@ async def test_a_job_with_more_runs_than_slots_is_shared_with_other_processes(
 async def test_no_more_runs_are_driven_than_there_are_slots(
     slots: int, queues: tuple[str, str], postgres_store: str, temporal: TemporalServer
 ) -> None:
-    executor = ScriptedExecutor(Script(otherwise=Move(seconds=0.1)))
+    executor = ScriptedExecutor(Script(otherwise=Move(seconds=0.05)))
     async with process(postgres_store, temporal.url, executor, deployment=new_deployment(), slots=slots) as worker:
-        runs = [f"r{number}" for number in range(4 * slots)]
+        runs = [f"r{number}" for number in range(hunt_size(quick=2 * slots + 1, thorough=4 * slots))]
         for run in runs:
             await worker.runner.create(run, asked())
         async with asyncio.TaskGroup() as jobs:
