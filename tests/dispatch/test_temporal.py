@@ -63,6 +63,7 @@ async def test_a_run_that_one_process_begins_is_driven_by_another(
         assert not any(isinstance(event, ev.RunResumed) for event in events)
 
 
+@pytest.mark.slow("a process stops in the middle of a run, and another starts and finishes it")
 async def test_a_process_that_stops_leaves_its_runs_to_another_and_none_counts_as_a_crash(
     postgres_store: str, temporal: TemporalServer
 ) -> None:
@@ -157,12 +158,28 @@ async def test_a_job_with_more_runs_than_slots_is_shared_with_other_processes(
         assert min(len(first.driven), len(second.driven)) >= 2
 
 
+class Meeting(ScriptedExecutor):
+    """Its attempts begin to work when `count` of them are under way."""
+
+    def __init__(self, script: Script, count: int) -> None:
+        super().__init__(script)
+        self._barrier = asyncio.Event()
+        self._missing = count
+
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
+        self._missing -= 1
+        if self._missing == 0:
+            self._barrier.set()
+        await self._barrier.wait()
+        return await super().attempt(brief, context)
+
+
 @pytest.mark.parametrize("queues", [(QUEUE, QUEUE), (QUEUE, OTHER_QUEUE)])
 @pytest.mark.parametrize("slots", [1, 3])
 async def test_no_more_runs_are_driven_than_there_are_slots(
     slots: int, queues: tuple[str, str], postgres_store: str, temporal: TemporalServer
 ) -> None:
-    executor = ScriptedExecutor(Script(otherwise=Move(seconds=0.05)))
+    executor = Meeting(Script(otherwise=Move(seconds=0.05)), slots)
     async with process(postgres_store, temporal.url, executor, deployment=new_deployment(), slots=slots) as worker:
         runs = [f"r{number}" for number in range(hunt_size(quick=2 * slots + 1, thorough=4 * slots))]
         for run in runs:
