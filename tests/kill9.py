@@ -11,13 +11,14 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from msgspec import Struct, field
 
+from tests.cli.forked import Forked, has_fork_server
 from tests.evidence import Evidence
 
 ROOT = Path(__file__).parents[1]
@@ -52,6 +53,16 @@ class Tally(Struct):
         )
 
 
+def _start_victim(words: Sequence[str], output: int, errors: int) -> "subprocess.Popen[bytes] | Forked":
+    """Start `tests.victim`, by a fork where there is a fork server."""
+    if has_fork_server():
+        code = f"import sys\nfrom tests.victim import main\nsys.argv[1:] = {[*words]!r}\nsys.exit(main())"
+        with Path(os.devnull).open("rb") as nothing:
+            streams = (nothing.fileno(), output, errors)
+            return Forked((), folder=ROOT, environment=os.environ, streams=streams, code=code)
+    return subprocess.Popen([sys.executable, "-m", "tests.victim", *words], cwd=ROOT, stdout=output, stderr=errors)
+
+
 class Life:
     """One process, from its start to its death."""
 
@@ -64,12 +75,13 @@ class Life:
         self._rest = b""
         self._errors = (evidence.directory / "errors.log").open("ab")
         self.began = time.monotonic()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.victim", str(evidence.directory), "--store", evidence.store, *options],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-        )
+        words = [str(evidence.directory), "--store", evidence.store, *options]
+        output, written = os.pipe()
+        self._output = os.fdopen(output, "rb", buffering=0)
+        try:
+            self.process = _start_victim(words, written, self._errors.fileno())
+        finally:
+            os.close(written)
 
     def __enter__(self) -> "Life":
         return self
@@ -82,8 +94,7 @@ class Life:
 
     def follow(self, seconds: float, *, enough: Callable[[], bool] = lambda: False) -> bool:
         """Listen for so long, or until it is enough; False when the process has closed its mouth."""
-        assert self.process.stdout is not None
-        pipe = self.process.stdout.fileno()
+        pipe = self._output.fileno()
         until = time.monotonic() + seconds
         while not enough() and (left := until - time.monotonic()) > 0:
             if not select.select([pipe], [], [], left)[0]:
@@ -113,8 +124,7 @@ class Life:
         self.process.wait()
 
     def _close(self) -> None:
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        self._output.close()
         self._errors.close()
 
     def trouble(self) -> str:

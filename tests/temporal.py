@@ -35,6 +35,9 @@ FAIR_SETTINGS = {
 KEEP_ALIVE_SETTINGS = {"frontend.keepAliveTime": '"1s"', "frontend.keepAliveTimeout": '"500ms"'}
 """With these, a frozen process is disconnected before the heartbeat of 2 s is missed: it is given no job again."""
 
+TIMER_SETTINGS = {"history.timerProcessorMaxTimeShift": '"10ms"'}
+"""With these, a retry begins when it is due. Usually it is up to a second late."""
+
 
 class TemporalServer:
     """One server. `address` stays the same over restarts. With a `port`, one that another process started."""
@@ -44,7 +47,7 @@ class TemporalServer:
         self.port = port or free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.url = f"temporal://{self.address}"
-        self._settings = FAIR_SETTINGS | KEEP_ALIVE_SETTINGS | (settings or {})
+        self._settings = FAIR_SETTINGS | KEEP_ALIVE_SETTINGS | TIMER_SETTINGS | (settings or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -78,7 +78,7 @@ async def process(
     assert url is not None
     journal = await PostgresJournal.open(postgres_url(store))
     try:
-        engine = await TemporalEngine.connect(url, deployment=deployment, heartbeat=heartbeat)
+        engine = await TemporalEngine.connect(url, deployment=deployment, heartbeat=heartbeat, first_retry=0.02)
         made = Process(journal, engine, executor, slots)
         if works:
             async with engine.serving(made.driver):

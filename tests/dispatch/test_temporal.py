@@ -20,9 +20,10 @@ from chargehand.server.settings import SHORTEST_HEARTBEAT
 from tests.cluster.proxy import tcp_proxy
 from tests.dispatch.process import OTHER_QUEUE, QUEUE, Process, eventually, new_deployment, process
 from tests.requests import request
+from tests.support.hunts import hunt_size
 from tests.temporal import TemporalServer, free_port
 
-SLOW = Script(otherwise=Move(seconds=0.6))
+SLOW = Script(otherwise=Move(seconds=0.4))
 
 
 def asked(*names: str, seconds: float = 300.0) -> ev.RunRequested:
@@ -54,7 +55,7 @@ async def test_a_run_that_one_process_begins_is_driven_by_another(
         process(postgres_store, temporal.url, executor, deployment=deployment, works=False) as server,
         process(postgres_store, temporal.url, executor, deployment=deployment) as worker,
     ):
-        runs = [f"r{number}" for number in range(20)]
+        runs = [f"r{number}" for number in range(hunt_size(quick=8, thorough=20))]
         await begin(server, *runs)
         assert {await ending(server, run) for run in runs} == {"complete"}
         assert sorted(worker.driven) == sorted(runs)
@@ -62,6 +63,7 @@ async def test_a_run_that_one_process_begins_is_driven_by_another(
         assert not any(isinstance(event, ev.RunResumed) for event in events)
 
 
+@pytest.mark.slow("a process stops in the middle of a run, and another starts and finishes it")
 async def test_a_process_that_stops_leaves_its_runs_to_another_and_none_counts_as_a_crash(
     postgres_store: str, temporal: TemporalServer
 ) -> None:
@@ -149,11 +151,27 @@ async def test_a_job_with_more_runs_than_slots_is_shared_with_other_processes(
         process(postgres_store, temporal.url, executor, deployment=deployment, slots=2) as first,
         process(postgres_store, temporal.url, executor, deployment=deployment, slots=2) as second,
     ):
-        runs = [f"r{number}" for number in range(16)]
+        runs = [f"r{number}" for number in range(hunt_size(quick=8, thorough=16))]
         await begin(first, *runs)
         assert {await ending(first, run) for run in runs} == {"complete"}
         assert sorted(first.driven + second.driven) == sorted(runs)
         assert min(len(first.driven), len(second.driven)) >= 2
+
+
+class Meeting(ScriptedExecutor):
+    """Its attempts begin to work when `count` of them are under way."""
+
+    def __init__(self, script: Script, count: int) -> None:
+        super().__init__(script)
+        self._barrier = asyncio.Event()
+        self._missing = count
+
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
+        self._missing -= 1
+        if self._missing == 0:
+            self._barrier.set()
+        await self._barrier.wait()
+        return await super().attempt(brief, context)
 
 
 @pytest.mark.parametrize("queues", [(QUEUE, QUEUE), (QUEUE, OTHER_QUEUE)])
@@ -161,9 +179,9 @@ async def test_a_job_with_more_runs_than_slots_is_shared_with_other_processes(
 async def test_no_more_runs_are_driven_than_there_are_slots(
     slots: int, queues: tuple[str, str], postgres_store: str, temporal: TemporalServer
 ) -> None:
-    executor = ScriptedExecutor(Script(otherwise=Move(seconds=0.1)))
+    executor = Meeting(Script(otherwise=Move(seconds=0.05)), slots)
     async with process(postgres_store, temporal.url, executor, deployment=new_deployment(), slots=slots) as worker:
-        runs = [f"r{number}" for number in range(4 * slots)]
+        runs = [f"r{number}" for number in range(hunt_size(quick=2 * slots + 1, thorough=4 * slots))]
         for run in runs:
             await worker.runner.create(run, asked())
         async with asyncio.TaskGroup() as jobs:

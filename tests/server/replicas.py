@@ -13,10 +13,12 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import httpx
 
 from chargehand.journal.store import list_runs
+from tests.cli.forked import Forked, has_fork_server
 
 TOKEN = f"ch_replica_{secrets.token_hex(16)}"
 CLOSING = {"Connection": "close"}
@@ -29,21 +31,28 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
+def _start_process(words: Sequence[str], log: BinaryIO) -> "subprocess.Popen[bytes] | Forked":
+    """Start `chargehand` with these words, by a fork where there is a fork server. It ends with the tests."""
+    environment = {**os.environ, "CHARGEHAND_TOKEN": TOKEN}
+    if has_fork_server():
+        with Path(os.devnull).open("rb") as nothing:
+            streams = (nothing.fileno(), log.fileno(), log.fileno())
+            return Forked(words, folder=Path.cwd(), environment=environment, streams=streams)
+    command = [sys.executable, "-m", "chargehand", *words]
+    return subprocess.Popen(
+        [sys.executable, "-c", _EXECUTE, *command], stdout=log, stderr=log, start_new_session=True, env=environment
+    )
+
+
 class Replica:
     """A server or a worker. It is told to listen on a port that was free a moment ago."""
 
-    def __init__(self, folder: Path, name: str, command: Sequence[str]) -> None:
+    def __init__(self, folder: Path, name: str, words: Sequence[str]) -> None:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port: int = probe.getsockname()[1]
         self.log = folder / f"{name}.log"
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _EXECUTE, *command, "--port", str(self.port)],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                env={**os.environ, "CHARGEHAND_TOKEN": TOKEN},
-            )
+            self.process = _start_process([*words, "--port", str(self.port)], log)
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60)
 
@@ -55,7 +64,7 @@ class Replica:
                 if self.client.get("/readyz").is_success:
                     return
             assert time.monotonic() < until, self.log.read_text()
-            time.sleep(0.05)
+            time.sleep(0.02)
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
@@ -88,11 +97,10 @@ class Replicas:
 def replicas(folder: Path, store: str, *options: str, count: int = 2, engine: str = "local") -> Generator[Replicas]:
     """`options` are those of the teams. With another engine than the local one there is a worker, too."""
     shared = ["--store", store, "--data", str(folder / "data"), "--engine", engine, *options]
-    command = [sys.executable, "-m", "chargehand"]
     proxy = RoundRobin()
     hosts = ["--model-urls", "--model-host", "127.0.0.1", "--allow-host", f"127.0.0.1:{proxy.port}"]
-    servers = [Replica(folder, f"server{number}", [*command, "serve", *shared, *hosts]) for number in range(count)]
-    workers = [] if engine == "local" else [Replica(folder, "worker", [*command, "worker", *shared])]
+    servers = [Replica(folder, f"server{number}", ["serve", *shared, *hosts]) for number in range(count)]
+    workers = [] if engine == "local" else [Replica(folder, "worker", ["worker", *shared])]
     proxy.ports += [server.port for server in servers]
     try:
         for process in (*servers, *workers):

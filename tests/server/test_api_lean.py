@@ -16,7 +16,7 @@ from tests.server.model_server import Answer, Call, Question, fake_model
 from tests.server.running import running, settings_in
 from tests.support.hunts import hunt_size
 
-TASKS = hunt_size(quick=100, thorough=500)
+TASKS = hunt_size(quick=25, thorough=500)
 LIMIT = 600
 """Bytes a task that the page reads to show the run: all entries in lean form, and the run itself."""
 _TEAM = """
@@ -82,7 +82,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Cl
             began = time.monotonic()
             while Garden(server, client, folder).state(run) == "running":
                 assert time.monotonic() - began < 300
-                time.sleep(0.1)
+                time.sleep(0.05)
             yield client, run
 
 

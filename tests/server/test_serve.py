@@ -258,7 +258,7 @@ def test_a_stop_lets_what_is_under_way_end_and_answers_it(tmp_path: Path, name: 
 
 def test_while_it_stops_new_work_is_refused_with_503_and_what_is_cut_goes_on_after_a_restart(tmp_path: Path) -> None:
     with modelling() as (model, free):
-        with served(tmp_path, "--model-urls", "--model-host", "127.0.0.1", "--grace", "1s") as one:
+        with served(tmp_path, "--model-urls", "--model-host", "127.0.0.1", "--grace", "0.6s") as one:
             agent = one.agent(model.handle)
             run = one.later(agent)
             with calling(one, one.agent(model.handle)) as found:

@@ -206,7 +206,7 @@ async def test_connections_that_are_cut_lose_nothing_and_repeat_nothing(
 
     async def cut_often() -> None:
         for _ in range(10):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.03)
             await asyncio.to_thread(postgres.execute, cut.format(database))
         over.set()
 
@@ -366,7 +366,7 @@ async def test_a_frozen_process_is_fenced_when_it_thaws(postgres_store: str, oth
 
 
 def test_kills_lose_nothing_that_was_told_and_repeat_nothing_that_was_done(postgres_store: str) -> None:
-    kills = hunt_size(quick=3, thorough=6)
+    kills = hunt_size(quick=2, thorough=6)
     tally = one_round("postgres", kills, store=postgres_store)
     assert tally.problems == []
     assert tally.kills == kills

@@ -46,9 +46,9 @@ _RPC_TIMEOUT = timedelta(seconds=10)
 RETRY_TIME: Seconds = 10.0
 """How long a call is repeated while no server listens at the address."""
 _AT_ONCE = timedelta(milliseconds=1)
-_RETRIES = RetryPolicy(
-    initial_interval=timedelta(milliseconds=200), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=10)
-)
+FIRST_RETRY: Seconds = 0.2
+"""After how long a job that failed for the first time is done again; each later time after twice as long."""
+_LONGEST_RETRY = timedelta(seconds=10)
 _QUIET = ApplicationErrorCategory.BENIGN
 """Of errors that were logged here: Temporal's library logs all others with their traceback, for each attempt."""
 _STOPPING: Seconds = 30.0
@@ -63,22 +63,33 @@ _MAX_SUMMARY = 200
 class TemporalEngine:
     """One deployment on a Temporal server. `await TemporalEngine.connect(...)` gives one."""
 
-    def __init__(self, client: Client, url: EngineUrl, deployment: str, heartbeat: Seconds) -> None:
+    def __init__(
+        self, client: Client, url: EngineUrl, deployment: str, *, heartbeat: Seconds, first_retry: Seconds
+    ) -> None:
         self.client = client
         self._url = url
         self._heartbeat = timedelta(seconds=heartbeat)
+        self._retries = RetryPolicy(
+            initial_interval=timedelta(seconds=first_retry), backoff_coefficient=2.0, maximum_interval=_LONGEST_RETRY
+        )
         self.deployment = deployment
 
     @classmethod
     async def connect(
-        cls, url: EngineUrl, *, deployment: str, heartbeat: Seconds = 15.0, retry_time: Seconds = RETRY_TIME
+        cls,
+        url: EngineUrl,
+        *,
+        deployment: str,
+        heartbeat: Seconds = 15.0,
+        retry_time: Seconds = RETRY_TIME,
+        first_retry: Seconds = FIRST_RETRY,
     ) -> "TemporalEngine":
         """Invalid if the server cannot do what is needed of it. TLS and API keys: as Temporal reads the environment."""
         try:
             client = await _connect(url, retry_time)
         except RuntimeError as error:
             raise StoreUnavailable(f"{url} cannot be reached; start Temporal, or correct --engine ({error})") from error
-        engine = cls(client, url, deployment, heartbeat)
+        engine = cls(client, url, deployment, heartbeat=heartbeat, first_retry=first_retry)
         await engine._check()
         return engine
 
@@ -100,7 +111,7 @@ class TemporalEngine:
                 task_queue=self.task_queue(job.queue),
                 start_to_close_timeout=_LONGEST,
                 heartbeat_timeout=self._heartbeat,
-                retry_policy=_RETRIES,
+                retry_policy=self._retries,
                 id_conflict_policy=ActivityIDConflictPolicy.USE_EXISTING,
                 priority=Priority(fairness_key=job.tenant),
                 summary=", ".join(job.runs)[:_MAX_SUMMARY],
