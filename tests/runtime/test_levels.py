@@ -277,7 +277,6 @@ async def cancelled(journal: MemoryJournal | SqliteJournal) -> float:
     return took
 
 
-@pytest.mark.slow("each of three levels must have begun before the time of the run is up")
 async def test_no_level_works_longer_than_the_outermost_may() -> None:
     LIVING.clear()
     journal = MemoryJournal()
