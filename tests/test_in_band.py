@@ -168,6 +168,7 @@ def _is_punctuation(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and not any(map(str.isalnum, str(node.value)))
 
 
+@pytest.mark.slow("parses the whole source")
 def test_no_module_matches_on_the_text_of_events() -> None:
     found: list[str] = []
     stale = set(ALLOWED)

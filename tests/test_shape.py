@@ -73,6 +73,7 @@ def test_a_nameless_name_is_noticed(name: str) -> None:
     assert NAMELESS.search(name)
 
 
+@pytest.mark.slow("parses the whole source")
 def test_no_function_is_longer_than_sixty_lines() -> None:
     """Complexity is ruff's business; it cannot count lines."""
     long: list[str] = []

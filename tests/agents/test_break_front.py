@@ -273,7 +273,8 @@ async def test_a_missing_key_says_which_variable_and_nothing_is_written() -> Non
 KEY = "sk-canary-3f9a81c2"
 
 
-async def test_no_key_is_ever_in_the_journal() -> None:
+async def test_no_key_is_ever_in_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chargehand.models.resolve.RETRY", Retry(base=0.01))
     executor = Team(
         [Worker("ann", fallback_models=["openai+http://127.0.0.1:9/v1#tiny"])],
         supervisor=Supervisor(model="openai:gpt-5-mini"),

@@ -32,12 +32,12 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONUTF8": "1", **more}
 
 
-def chargehand(folder: Path, *words: str | Path, given: str = "", **more: str) -> Done:
-    """Run one command in a folder, to its end."""
+def chargehand(folder: Path, *words: str | Path, given: str = "", first: str = "", **more: str) -> Done:
+    """Run one command in a folder, to its end. Its process runs the code `first` before."""
     with TemporaryFile() as source:
         source.write(given.encode(errors="surrogateescape"))
         source.seek(0)
-        return _run(folder, source, *words, **more)
+        return _run(folder, source, *words, first=first, **more)
 
 
 def fed(folder: Path, source: Path, *words: str) -> Done:
@@ -52,10 +52,14 @@ def python(folder: Path, code: str) -> Done:
         return _run(folder, nothing, code=code)
 
 
-def _run(folder: Path, source: IO[bytes], *words: str | Path, code: str | None = None, **variables: str) -> Done:
+def _run(
+    folder: Path, source: IO[bytes], *words: str | Path, code: str | None = None, first: str = "", **variables: str
+) -> Done:
     with TemporaryFile() as output, TemporaryFile() as errors:
         streams = source.fileno(), output.fileno(), errors.fileno()
-        process = Forked(words, folder=folder, environment=environment(**variables), streams=streams, code=code)
+        process = Forked(
+            words, folder=folder, environment=environment(**variables), streams=streams, code=code, first=first
+        )
         try:
             status = process.wait(timeout=_PATIENCE)
         except subprocess.TimeoutExpired:

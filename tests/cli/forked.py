@@ -19,7 +19,10 @@ _ROOT = Path(__file__).parents[2]
 
 
 class Forked:
-    """A process under way, as `subprocess.Popen` would show it: `chargehand` with these words, or Python code."""
+    """A process under way, as `subprocess.Popen` would show it: `chargehand` with these words, or Python code.
+
+    It runs the code `first` before, for times that no setting has.
+    """
 
     def __init__(
         self,
@@ -29,9 +32,16 @@ class Forked:
         environment: Mapping[str, str],
         streams: tuple[int, int, int],
         code: str | None = None,
+        first: str = "",
         server: str = "",
     ) -> None:
-        command = {"words": [*map(str, words)], "folder": str(folder), "environment": {**environment}, "code": code}
+        command = {
+            "words": [*map(str, words)],
+            "folder": str(folder),
+            "environment": {**environment},
+            "code": code,
+            "first": first,
+        }
         self.returncode: int | None = None
         self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with TemporaryFile() as file:

@@ -35,12 +35,13 @@ _STARTS_THREADS = ("numpy", "onnxruntime", "xllamacpp")  # as soon as they are i
 
 
 class Command(msgspec.Struct):
-    """The words after `chargehand`, or Python code; where, and with which environment."""
+    """The words after `chargehand`, or Python code; where, and with which environment. `first` is run before both."""
 
     words: Sequence[str]
     folder: str
     environment: Mapping[str, str]
     code: str | None
+    first: str
 
 
 def serve(path: str) -> Command:
@@ -153,6 +154,8 @@ def _run(command: Command) -> None:
     codes = [1]  # that of an exception which nobody caught
     atexit.register(lambda: _end(codes[-1]))  # called after all that are registered later
     try:
+        if command.first:
+            _python(command.first)
         codes.append(_chargehand(command.words) if command.code is None else _python(command.code))
     except SystemExit as end:
         codes.append(end.code if isinstance(end.code, int) else 0)

@@ -24,7 +24,7 @@ def folder(at: Path) -> Path:
 
 def test_a_plan_above_its_budget_ends_where_that_is_used_up(tmp_path: Path) -> None:
     words = ("run", "--plan", "plan.json", *NAMED, "--budget-usd", "0.000001")
-    done = chargehand(folder(tmp_path), *words, OPENAI_API_KEY="sk-none")
+    done = chargehand(folder(tmp_path), *words, OPENAI_API_KEY="sk-none", OPENAI_BASE_URL="http://127.0.0.1:9/v1")
     assert done.returncode == 5
 
 

@@ -18,6 +18,12 @@ ASKED = "How many passengers did each line carry in total in May? What do our no
 PASSENGERS = "North 452, South 279"
 BICYCLES = "Bicycles travel free of charge"
 REMOTE = "openai:gpt-5-mini"
+CALLED_AGAIN_SOON = """
+from chargehand.engine.policy import Retry
+from chargehand.models import resolve
+
+resolve.RETRY = Retry(base=0.01)
+"""
 
 
 class Provider:
@@ -73,7 +79,8 @@ def ferry(folder: Path, *, model: str = "demo", analyst: str = "", archivist: st
 
 
 def asked(folder: Path, provider: Provider, mode: str, *words: str) -> Done:
-    return chargehand(folder, "run", ASKED, "--run", "one", *words, **provider.address(mode))
+    words = ("run", ASKED, "--run", "one", *words)
+    return chargehand(folder, *words, first=CALLED_AGAIN_SOON, **provider.address(mode))
 
 
 # --- nobody can be reached
@@ -122,7 +129,7 @@ def test_without_a_planner_one_worker_gets_the_whole_request(tmp_path: Path, pro
 @pytest.mark.slow("half of the time of the run passes, and the work needs the rest")
 def test_a_planner_that_never_answers_leaves_time_for_the_work(tmp_path: Path, provider: Provider) -> None:
     team = ferry(tmp_path, more=f"supervisor: {{planner: {REMOTE}}}")
-    done = asked(team, provider, "hang-before-headers", "--timeout", "4s")
+    done = asked(team, provider, "hang-before-headers", "--timeout", "2s")
     assert done.returncode == 3, done.stderr
     assert PASSENGERS in done.stdout
     assert "no plan could be made (the time allowed to plan was over)" in done.stdout
@@ -141,7 +148,7 @@ def test_where_nobody_answers_in_time_the_time_is_what_is_missing(tmp_path: Path
 @pytest.mark.slow("the time of the run passes, and the work needs some of it")
 def test_near_the_deadline_what_is_done_is_answered(tmp_path: Path, provider: Provider) -> None:
     team = ferry(tmp_path, analyst=REMOTE)
-    done = asked(team, provider, "hang-before-headers", "--timeout", "2s")
+    done = asked(team, provider, "hang-before-headers", "--timeout", "1500ms")
     assert done.returncode == 5, done.stderr
     assert BICYCLES in done.stdout
     assert (
@@ -223,7 +230,7 @@ def test_a_provider_that_dies_half_way_costs_only_what_came_after(tmp_path: Path
         words = ("run", "--plan", "plan.json", "--run", "one")
         variables = environment(**provider.address("late"))
         streams = nothing.fileno(), file.fileno(), said
-        run = Forked(words, folder=team, environment=variables, streams=streams)
+        run = Forked(words, folder=team, environment=variables, streams=streams, first=CALLED_AGAIN_SOON)
     os.close(said)
     with os.fdopen(heard) as progress:
         shown = ""

@@ -12,6 +12,7 @@ from tests.cli.commands import COMMAND, chargehand, environment, script, task
 
 FULL = "chargehand: the output cannot be written: No space left on device; "
 CHANGED = "what the command was to change is changed"
+SMALL_FILES = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (80 * 1024, 80 * 1024))"
 SHOP = str(TEMPLATES / "shop")
 
 
@@ -59,12 +60,9 @@ def test_progress_that_cannot_be_written_does_not_stop_a_run(tmp_path: Path) -> 
 def test_a_run_that_cannot_be_written_any_further_says_how_to_do_it_once_more(tmp_path: Path) -> None:
     moves = {"a": [{"result": "kept"}], "b": [{"result": "x" * 60_000}]}
     policy = {"grace": 0.2, "retry": {"base": 0.01}}
-    file = script(tmp_path, task("a"), task("b", "a"), moves=moves, policy=policy, seconds=1)
+    file = script(tmp_path, task("a"), task("b", "a"), moves=moves, policy=policy, seconds=0.5)
     assert chargehand(tmp_path, "play", file, "--run", "made").returncode == 0  # the journal is there
-    words = ["bash", "-c", 'ulimit -f 80; exec "$@"', "bash", *COMMAND, "play", str(file), "--run", "full"]
-    full = subprocess.run(
-        words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=30
-    )
+    full = chargehand(tmp_path, "play", file, "--run", "full", first=SMALL_FILES)
     assert full.returncode == 1
     assert "a       ann         done: kept" in full.stderr
     last = full.stderr.splitlines()[-1]

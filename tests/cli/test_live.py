@@ -101,7 +101,9 @@ def test_what_a_model_is_writing_is_shown_and_steers_nothing(monkeypatch: pytest
 
 
 def test_a_run_moves_on_a_terminal_and_its_last_picture_stays(tmp_path: Path) -> None:
-    terminal = Terminal(tmp_path, "play", quick_example(tmp_path, "cascade.json", 0.4), "--run", "cascade", columns=150)
+    terminal = Terminal(
+        tmp_path, "play", quick_example(tmp_path, "cascade.json", 0.15), "--run", "cascade", columns=150
+    )
     assert terminal.end() == 0
     shown = terminal.shown
     assert shown.index("plan: 7 tasks") < shown.index("run cascade · running") < shown.index("run cascade · complete")

@@ -64,7 +64,7 @@ def test_after_ctrl_c_the_same_command_does_the_rest(here: Path) -> None:
 
 
 def test_people_may_change_memory_while_a_run_goes_on(here: Path) -> None:
-    script = {"goal": "wait", "roster": {"agents": [{"name": "ann"}]}, "otherwise": {"result": 1, "seconds": 2}}
+    script = {"goal": "wait", "roster": {"agents": [{"name": "ann"}]}, "otherwise": {"result": 1, "seconds": 0.6}}
     plan = {"tasks": [{"id": "a", "instruction": "wait a while for the others", "worker": "ann"}]}
     (here / "wait.json").write_text(json.dumps({**script, "plan": plan}))
     run = Underway(here, "play", "wait.json")

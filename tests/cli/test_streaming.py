@@ -47,7 +47,7 @@ def on_screen(terminal: Terminal) -> list[str]:
 
 
 def test_words_are_shown_as_they_come_and_the_answer_is_in_sight_in_the_end(desk: Path) -> None:
-    model = WritingModel(REPORT, REPORT, ANSWER, pause=0.06, refuse=1)
+    model = WritingModel(REPORT, REPORT, ANSWER, pause=0.01, refuse=1, retry_after=0.5)
     try:
         terminal = run_on_terminal(desk, model)
         terminal.until("answered 429: slow down")

@@ -10,6 +10,7 @@ from chargehand.journal.store import read_run
 from tests.cli.commands import JOURNAL, Underway, chargehand, script, task
 from tests.cli.terminal import Terminal
 
+GIVEN_UP_SOON = "from chargehand.cli import run; run._IDLE = 0.2"
 CHAIN = [task("a"), task("b"), task("c", "a"), task("d", "c", "b")]
 
 
@@ -49,7 +50,7 @@ def test_a_run_of_another_process_is_watched_to_its_end(tmp_path: Path) -> None:
 
 
 def test_a_watched_run_moves_on_a_terminal(tmp_path: Path) -> None:
-    file = script(tmp_path, task("a"), otherwise={"seconds": 1})
+    file = script(tmp_path, task("a"), otherwise={"seconds": 0.5})
     playing = Underway(tmp_path, "play", file, "--run", "long")
     playing.until("a       ann         started")
     terminal = Terminal(tmp_path, "watch", "long")
@@ -64,12 +65,12 @@ def test_a_run_that_nobody_drives_is_not_waited_for(tmp_path: Path) -> None:
     playing.until("started")
     playing.process.kill()
     playing.end()
-    done = chargehand(tmp_path, "watch", "long")
+    done = chargehand(tmp_path, "watch", "long", first=GIVEN_UP_SOON)
     assert done.returncode == 1
     assert "no process drives it; go on: chargehand resume long" in done.stderr
     asked = script(tmp_path, task("a"), policy={"approve": True})
     assert chargehand(tmp_path, "play", asked, "--run", "asked").returncode == 4
-    assert chargehand(tmp_path, "watch", "asked").returncode == 4
+    assert chargehand(tmp_path, "watch", "asked", first=GIVEN_UP_SOON).returncode == 4
     assert chargehand(tmp_path, "watch", "none").returncode == 2
 
 

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class WritingModel:
     """Replies in turn, the last one again and again. `refuse` calls are answered with 429 and Retry-After first."""
 
-    def __init__(self, *replies: str, pause: float = 0.02, refuse: int = 0, retry_after: int = 1) -> None:
+    def __init__(self, *replies: str, pause: float = 0.02, refuse: int = 0, retry_after: float = 1) -> None:
         self.replies: Sequence[str] = replies
         self.pause = pause
         self.refuse = refuse

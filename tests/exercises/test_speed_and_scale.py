@@ -19,6 +19,7 @@ def numbers(pattern: str, text: str) -> tuple[float, ...]:
 # --- side by side
 
 
+@pytest.mark.slow("the program does the same work twice, in real time")
 def test_side_by_side_takes_as_long_as_the_critical_path_and_alone_as_long_as_all_of_it() -> None:
     def check(told: str) -> None:
         (fast,) = numbers(r"side by side: ([\d.]+) s", told)
@@ -110,6 +111,7 @@ def test_every_level_has_its_bill_and_they_add_up() -> None:
 # --- who gets it
 
 
+@pytest.mark.slow("the program does the same work twice, in real time")
 def test_without_a_look_at_the_load_one_gets_all_and_with_it_they_share() -> None:
     undisturbed("concurrency", _shared)
 

@@ -26,6 +26,7 @@ from tests.agents.crowd import call, calls
 from tests.figures import held_out, tuned
 from tests.figures.desk import ONCE, returning, run_case
 from tests.figures.held_out import Case
+from tests.support.hunts import hunt_size
 
 INVOICE = {"invoice": "R-501", "amount": 8412.50, "due": "2025-05-14"}
 TRUE = "R-501 is over 8,412.50."
@@ -244,7 +245,8 @@ async def test_a_refused_result_that_was_looked_up_again_may_pass() -> None:
 
 
 async def test_a_megabyte_of_tool_results_does_not_hold_up_the_loop() -> None:
-    rows = [{"id": f"N-{at}", "price": at / 7, "note": f"shelf {at % 40} of hall {at % 9}"} for at in range(12_000)]
+    size = hunt_size(quick=4_000, thorough=12_000)
+    rows = [{"id": f"N-{at}", "price": at / 7, "note": f"shelf {at % 40} of hall {at % 9}"} for at in range(size)]
     worker, _ = clerk("N-7 costs 1.00, N-70 costs 10.00 and N-71 costs 99.99.", *["So it is."] * 2, tools=[rows])
     longest = 0.0
     over = False
@@ -262,4 +264,4 @@ async def test_a_megabyte_of_tool_results_does_not_hold_up_the_loop() -> None:
         over = True
     notes = [entry.event.text for entry in found.entries if isinstance(entry.event, Noted)]
     assert "sent back once: 99.99" in notes
-    assert longest < 0.5
+    assert longest < 0.5 * size / 12_000

@@ -34,7 +34,13 @@ def url() -> Generator[str]:
         yield place
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize(
+    "transport",
+    [
+        pytest.param("stdio", marks=pytest.mark.slow("a server made with the SDK is started as a process")),
+        "http",
+    ],
+)
 def test_a_worker_calls_tools_of_a_server_made_with_the_sdk(transport: str, tmp_path: Path, url: str) -> None:
     reach: dict[str, Any] = {"command": SDK_SERVER} if transport == "stdio" else {"url": url, "private": True}
     server = shop(tmp_path, **reach)

@@ -42,6 +42,7 @@ async def test_nothing_is_lost_by_four_processes_on_one_file(tmp_path: Path) -> 
     assert all_is_there(verdict, SHORT), verdict.row()
 
 
+@pytest.mark.slow("four processes are started")
 async def test_nothing_is_lost_by_four_processes_on_one_postgres(postgres_tenant: str) -> None:
     size = hunt_size(quick=40, thorough=60)
     verdict = await check_processes(postgres_tenant, seed=1, operations=size)

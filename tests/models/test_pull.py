@@ -108,6 +108,7 @@ def test_bytes_with_another_hash_are_refused_and_thrown_away(index: Index, folde
     assert installed(folder) == {}
 
 
+@pytest.mark.slow("pip is run for each part of two pulls")
 def test_a_pull_that_broke_off_goes_on_where_it_was(index: Index, folder: Path) -> None:
     first = index.put("partone", FIRST)
     with pytest.raises(PullFailed, match=r"parttwo==1\.0 cannot be fetched: ERROR: No matching distribution"):

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.teams.bundled import accuracy, lacking, ran
 from tests.teams.executors import asked, rows
 
@@ -47,6 +49,7 @@ def test_what_no_table_says_is_named_as_a_gap(tmp_path: Path) -> None:
     found.holds("Orchardly", "4.6", "Not answered")
 
 
+@pytest.mark.slow("all golden, held out and routing cases of the team are carried out")
 def test_its_own_cases_hold(tmp_path: Path) -> None:
     found = accuracy(tmp_path, TEAM)
     assert (found["run"], found["plan"]) == (1.0, 1.0)

@@ -4,6 +4,8 @@ import statistics
 from pathlib import Path
 from typing import cast
 
+import pytest
+
 from chargehand.config.load import load_team
 from tests.teams.bundled import TEAMS, accuracy, lacking, model_of, ran
 from tests.teams.executors import artifacts, asked, examples, module, rows, workers
@@ -15,6 +17,7 @@ def test_its_folder_is_complete() -> None:
     assert lacking(TEAM) == []
 
 
+@pytest.mark.slow("all golden, held out and routing cases of the team are carried out")
 def test_its_golden_cases_hold_and_its_routes_lead_where_they_should(tmp_path: Path) -> None:
     found = accuracy(tmp_path, TEAM)
     assert found["run"] == 1

@@ -54,6 +54,7 @@ def test_a_test_nobody_took_is_refused_with_those_there_are(tmp_path: Path) -> N
     assert "Hart has no results for ferritin; there are TSH, haemoglobin" in found.gaps
 
 
+@pytest.mark.slow("all golden, held out and routing cases of the team are carried out")
 def test_its_own_cases_hold(tmp_path: Path) -> None:
     found = accuracy(tmp_path, TEAM)
     assert found["run"] == 1.0

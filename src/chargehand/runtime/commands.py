@@ -120,12 +120,13 @@ async def send_command(journal: Journal, run: str, event: ev.Event, resume: Call
         stack.callback(commands.subscribe_settled(command, changed.set))
         if journal.notices is not None:  # the run may end first
             stack.callback(journal.notices.subscribe(run, changed.set))
-        until = asyncio.get_running_loop().time() + _PATIENCE
+        clock = asyncio.get_running_loop().time
+        until = clock() + _PATIENCE
         while not await _is_done(journal, run, command, resume):
-            if asyncio.get_running_loop().time() > until:
+            if clock() >= until:
                 raise RunBusy(await _why_unanswered(commands, run, command))
             try:
-                async with asyncio.timeout(_LOOK):
+                async with asyncio.timeout_at(min(clock() + _LOOK, until)):
                     await changed.wait()
             except TimeoutError:
                 continue
