@@ -7,7 +7,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.admit import admit
 from chargehand.engine.decide import decide
 from chargehand.engine.failure import EarlierCall, Failure, Gap, Question
-from chargehand.engine.fold import replay
+from chargehand.engine.fold import fold, replay
 from chargehand.engine.owed import brief
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Breaking, Policy, Retry
@@ -166,3 +166,21 @@ def test_a_task_that_stands_in_for_a_failed_one_is_told_what_the_failed_one_did_
         ev.AttemptStarted(again, 1, "bob", until=100.0),
     )
     assert brief(state, Work("attempt", again, 1)).earlier == (paid,)
+
+
+@pytest.mark.parametrize("over", [(ev.CancelRequested("enough"),), (ev.TimeRanOut(), ev.RunResumed(3))])
+def test_a_run_that_is_over_after_a_crash_first_ends_the_run_that_the_dead_process_left(over: tuple[ev.Event]) -> None:
+    state = state_after(
+        started(PAY),
+        ev.StepStarted(PAY, 1, step=1, name="team", kind="subteam", effect="idempotent"),
+        ev.RunResumed(2),
+        *over,
+    )
+    assert decide(state, 10.0) == [ev.WorkStopped()]
+    fold(state, ev.Entry(state.seq + 1, 10.0, ev.WorkStopped()))
+    assert decide(state, 10.0) == []
+    gap = Gap(PAY, "unfinished", "uncertain", "nobody knows", tool="wire")
+    fold(state, ev.Entry(state.seq + 1, 10.1, admit(state, ev.AttemptStopped(PAY, 1, (gap,)))))
+    (ended,) = decide(state, 10.1)
+    assert isinstance(ended, ev.RunEnded)
+    assert gap in ended.gaps

@@ -592,8 +592,8 @@ BUGS = (
     Bug(
         "nobody is told of the resume",
         "runtime/runner.py",
-        "return (resumed, *also)",
-        "return also",
+        "more = also if lease.epoch == 1 else (ev.RunResumed(lease.epoch), *also)",
+        "more = also",
     ),
     Bug("a zombie may write", "journal/memory.py", "stream.epoch != lease.epoch or ", ""),
     Bug(

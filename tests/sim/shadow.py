@@ -71,6 +71,8 @@ class Node(Struct):
     is_partial: bool = False  # its result leaves something out
     is_unwanted: bool = False  # a person skipped it
     is_stopped: bool = False  # a person stopped its last attempt
+    is_left_inside: bool = False  # a process died while a run inside it was under way
+    awaits_end: bool = False  # it was stopped, and what a run inside it left is not told yet
 
     def open_steps(self) -> dict[int, Call]:
         return {number: call for number, call in self.calls.items() if call.is_open}
@@ -340,6 +342,7 @@ class Shadow:
 
     def _attemptstarted(self, event: ev.AttemptStarted) -> None:
         node = self.nodes[event.task]
+        node.is_left_inside = False
         again = node.redo
         wanted = node.attempt if again else node.attempt + 1
         self.require(event.attempt == wanted, f"14: attempt {event.attempt} after {node.attempt}")
@@ -726,7 +729,10 @@ class Shadow:
         self.require(event.epoch == self.epoch, "13: resumed under another epoch")
         self.planner_at_work = False
         for task, node in self.nodes.items():
+            node.is_left_inside = node.is_left_inside or node.awaits_end
+            node.awaits_end = False
             if node.status == "running":
+                node.is_left_inside = self._has_run_open(node)
                 self._close(task, node.attempt, None, cut_off=True)
                 node.resumes += self.released_at is None and not self._has_run(node)
                 node.drop_reads()
@@ -757,16 +763,33 @@ class Shadow:
         self.is_cancelled = True
 
     def _workstopped(self, _event: ev.WorkStopped) -> None:
-        """Oracle 31: a cancelled run stops its work, and waits a moment for the runs inside it."""
-        self.require(self.is_cancelled, "31: work was stopped, and nobody cancelled the run")
+        """Oracle 31: a cancelled run stops its work, and waits a moment for the runs inside it.
+
+        After a crash the runs are ended that the attempts of the dead process left, also where the time is up.
+        """
+        self.require(self.is_cancelled or self.time_up, "31: work was stopped, and nobody cancelled the run")
         waiting = [task for task, node in self.nodes.items() if node.status == "running" and self._has_run(node)]
-        self.require(bool(waiting), "31: the end was put off, and no run inside is waited for")
+        left = [task for task, node in self.nodes.items() if node.is_left_inside]
+        self.require(bool(waiting or left), "31: the end was put off, and no run inside is waited for")
+        self._await_ends()
         for task, node in self.nodes.items():
             if node.status == "running":
                 self._close(task, node.attempt, None, cut_off=True)
                 node.status = "stopped"
         for key in [key for key in self.reserved if key[0] in ("plan", "answer", "refine")]:
             self._settle(key, None, cut_off=True)
+
+    def _attemptstopped(self, event: ev.AttemptStopped) -> None:
+        self.nodes[event.task].awaits_end = False
+
+    def _await_ends(self) -> None:
+        """Note the nodes that end with what runs inside them."""
+        for node in self.nodes.values():
+            node.awaits_end = node.is_left_inside or (node.status == "running" and self._has_run_open(node))
+            node.is_left_inside = False
+
+    def _has_run_open(self, node: Node) -> bool:
+        return any(call.kind in ("subteam", "worker") for call in node.open_steps().values())
 
     def _has_run(self, node: Node) -> bool:
         pending = node.open_steps().values()
@@ -781,6 +804,7 @@ class Shadow:
         assert self.requested is not None
         early = self.requested.deadline - self.plot.policy.answer - 1e-6  # sums of the same parts in another order
         self.require(self.at >= early, "12: time ran out too early")
+        self._await_ends()
         for key in list(self.reserved):
             self._settle(key, None, cut_off=True)
         for node in self.nodes.values():

@@ -92,10 +92,8 @@ def _look_up(state: RunState, report: ev.StepLookedUp) -> ev.Event:
 
 
 def _stopped(state: RunState, report: ev.AttemptStopped) -> ev.Event:
-    progress = state.tasks.get(report.task)
-    is_under_way = Work("attempt", report.task, report.attempt) in state.owing
-    if progress is None or progress.attempt != report.attempt or is_under_way or progress.status is Status.DONE:
-        raise Refused(f"attempt {report.attempt} of {report.task!r} was not stopped")
+    if (report.task, report.attempt) not in state.stopping:
+        raise Refused(f"the run inside attempt {report.attempt} of {report.task!r} is not waited for")
     return _sane(report)
 
 

@@ -450,7 +450,7 @@ def _next(state: RunState, now: Instant) -> ev.Event | None:
     if state.cancel is not None:
         return _cancel(state, now)
     if state.time_up:
-        return _finish(state, now)
+        return ev.WorkStopped() if state.left_runs else _finish(state, now)
     if state.paused or state.input is not None or state.planning.is_open:
         return None
     asks = state.planning.failure
@@ -469,7 +469,8 @@ def _next(state: RunState, now: Instant) -> ev.Event | None:
 
 def _cancel(state: RunState, now: Instant) -> ev.Event | None:
     """Return the end of a cancelled run; None while the runs inside it are being ended."""
-    if any(work.kind == "attempt" and state.tasks[work.task].waits_for_run() for work in state.owing):
+    under_way = (state.tasks[work.task] for work in state.owing if work.kind == "attempt")
+    if state.left_runs or any(progress.waits_for_run() for progress in under_way):
         return ev.WorkStopped()
     if _is_stopping(state, now):
         return None

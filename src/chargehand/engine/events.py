@@ -668,7 +668,10 @@ class AttemptFailed(_Fact, frozen=True, tag="attempt.failed"):
 
 
 class WorkStopped(_Fact, frozen=True, tag="run.work_stopped"):
-    """The run was cancelled, and the work under way is stopped. It ends when the runs inside it have ended."""
+    """The run is over, and the work under way is stopped. It ends when the runs inside it have ended.
+
+    It was cancelled, or its time was up and a crash left runs inside it.
+    """
 
 
 class AttemptStopped(_Fact, frozen=True, tag="attempt.stopped"):

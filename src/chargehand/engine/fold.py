@@ -380,7 +380,8 @@ def _run_resumed(state: RunState, _event: ev.RunResumed) -> None:
     for breaker in state.breakers.values():
         forget_probe(breaker)
     state.refused.clear()  # a person may have put that right
-    _lose_stopped(state)  # the process that waited for them is gone
+    state.left_runs |= dict.fromkeys(state.stopping)  # the process that waited for them is gone
+    _lose_stopped(state)
 
 
 def _time_ran_out(state: RunState, _event: ev.TimeRanOut) -> None:
@@ -425,8 +426,13 @@ def _await_nested_end(state: RunState, progress: Progress) -> None:
             if step.resumable:
                 held += step.reserved
                 step.reserved = step.expected = NOTHING
-        state.stopping[progress.task.id, progress.attempt] = held
-        state.stopping_until = state.at + min(_STOP_PATIENCE, state.requested.policy.answer / 2)
+        _await_end_inside(state, progress.task.id, progress.attempt, held)
+
+
+def _await_end_inside(state: RunState, task: TaskId, attempt: int, held: Amount) -> None:
+    state.stopping[task, attempt] = held
+    state.stopping_until = state.at + min(_STOP_PATIENCE, state.requested.policy.answer / 2)
+    state.touched.append(Work("attempt", task, attempt))
 
 
 def _lose_stopped(state: RunState) -> None:
@@ -441,7 +447,7 @@ def _work_stopped(state: RunState, _event: ev.WorkStopped) -> None:
 
 
 def _attempt_stopped(state: RunState, event: ev.AttemptStopped) -> None:
-    held = state.stopping.pop((event.task, event.attempt), NOTHING)  # a crash has charged what it held
+    held = state.stopping.pop((event.task, event.attempt))
     if event.used is None:
         state.ledger.lose(held, None)
     else:
@@ -466,6 +472,9 @@ def _stop_all(state: RunState) -> None:
             _close_duty(state, work.kind, None, cut_off=True)
     for task in list(state.carrying):
         _lose_carried(state, state.tasks[task])
+    for task, attempt in state.left_runs:
+        _await_end_inside(state, task, attempt, NOTHING)
+    state.left_runs.clear()
 
 
 def _run_ended(state: RunState, event: ev.RunEnded) -> None:
@@ -600,6 +609,7 @@ def _attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
     if progress.taken is None and progress.task.quorum:
         quorum = (need_id for need_id, need in needs(progress.task) if need == "quorum")
         progress.taken = tuple(need_id for need_id in quorum if state.tasks[need_id].status is Status.DONE)
+    state.left_runs.pop((event.task, event.attempt), None)
     state.owe(Work("attempt", event.task, event.attempt))
 
 
@@ -874,6 +884,8 @@ def _interrupt(state: RunState, progress: Progress, *, crashed: bool) -> None:
     """
     counts = crashed and not progress.waits_for_run()
     goes_on = progress.can_look_up() or not progress.in_doubt()
+    if any(step.result is None and step.kind in STARTS_RUN for step in (progress.steps or {}).values()):
+        state.left_runs[progress.task.id, progress.attempt] = None
     _close_attempt(state, progress, None, cut_off=True, carries=goes_on)
     progress.resumes += 1
     progress.crashes += counts

@@ -365,6 +365,8 @@ class RunState(Struct, gc=False):
     """Attempts that were stopped while a run inside them was under way, which is not known to have ended, each with
     what is reserved for that run.
     """
+    left_runs: dict[tuple[TaskId, int], None] = {}
+    """Attempts that a crash cut off while a run inside them was under way, until they are taken up or the run ends."""
     stopping_until: Instant = 0.0
     """When it is no longer waited for."""
     released_at: Instant | None = None  # when the process that drove it stopped in an orderly way

@@ -201,12 +201,6 @@ class NestedRuns:
                 used += inside.ledger.spent.beyond(_paid_for(entries, task, attempt, step.step))
         return ev.AttemptStopped(task, attempt, gaps=tuple(gaps), used=used, lost=None if lost == NOTHING else lost)
 
-    async def end_left(self, run: str, state: RunState) -> list[ev.AttemptStopped]:
-        """End the runs inside the attempts of a run that is over, whose process died before it could do that."""
-        under_way = [(work.task, work.number) for work in state.owing if work.kind == "attempt"]
-        stopped = [await self.end_inside(run, state, *attempt) for attempt in (*under_way, *state.stopping)]
-        return [structs.replace(report, used=None, lost=None) for report in stopped if report.gaps]
-
     async def _end(self, run: str) -> None:
         row = await self.journal.row(run)
         if row.ended is not None or row.request is None:

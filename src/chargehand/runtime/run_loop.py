@@ -150,7 +150,8 @@ class RunLoop:
         self._writing: Sequence[ev.Entry] = ()  # entries that are being written
         self._waiting: list[asyncio.Future[None]] = []
         self._running: dict[Work, asyncio.Task[None]] = {}
-        self._endings: list[asyncio.Task[None]] = []
+        self._endings: dict[Work, asyncio.Task[None]] = {}
+        """The jobs that end what runs inside attempts which were stopped."""
         self._wakeup: asyncio.Future[None] | None = None
         self._over = False
         self.draining = False
@@ -509,8 +510,9 @@ class RunLoop:
                 continue
             if (job := running.pop(work, None)) is not None:
                 job.cancel()
-            if state.stopping and work.kind == "attempt" and (work.task, work.number) in state.stopping:
-                self._endings.append(jobs.create_task(self._end_inside(work, job)))
+            is_stopping = bool(state.stopping) and (work.task, work.number) in state.stopping
+            if is_stopping and work.kind == "attempt" and work not in self._endings:
+                self._endings[work] = jobs.create_task(self._end_inside(work, job))
         state.touched.clear()
 
     async def _end_inside(self, work: Work, job: asyncio.Task[None] | None) -> None:
@@ -551,7 +553,7 @@ class RunLoop:
         self._over = True
         if self._alarm is not None:
             self._alarm[1].cancel()
-        for job in (*self._running.values(), *self._endings):
+        for job in (*self._running.values(), *self._endings.values()):
             job.cancel()
         _refuse((*self._waiting, *(future for _, future in self._inbox if future is not None)), self.run)
 

@@ -19,14 +19,13 @@ from chargehand.engine import policy as policies
 from chargehand.engine import roster as rosters
 from chargehand.engine.admit import admit
 from chargehand.engine.budget import Amount
-from chargehand.engine.decide import decide
 from chargehand.engine.fold import begin, fold, replay
 from chargehand.engine.lint import lint
 from chargehand.engine.plan import NO_TASK, TaskId
-from chargehand.engine.policy import Instant, Seconds
+from chargehand.engine.policy import Seconds
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value
-from chargehand.engine.view import gaps, offers, work_until
+from chargehand.engine.view import gaps, offers
 from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused, StoreUnavailable
 from chargehand.journal.protocol import Journal, Lease
 from chargehand.runtime.approving import Callbacks, drive_with_answers
@@ -376,27 +375,11 @@ class Runner:
             recall_history(self._listeners(quiet=quiet), run, entries)
             if unpause and state.paused and not any(isinstance(event, ev.PauseSet) for event in also):
                 also = (ev.PauseSet(paused=False), *also)
-            clock = self._steady(state.at)
-            first = also if lease.epoch == 1 else await self._begin_resume(lease, entries, state, also, clock())
-            drive = self._run_loop(lease, state, clock, quiet=quiet)
-            return await self._drive(drive, lease, first, wait_for_input=wait_for_input)
+            more = also if lease.epoch == 1 else (ev.RunResumed(lease.epoch), *also)  # 1: no process drove it before
+            drive = self._run_loop(lease, state, self._steady(state.at), quiet=quiet)
+            return await self._drive(drive, lease, more, wait_for_input=wait_for_input)
         finally:
             await self._release(lease)
-
-    async def _begin_resume(
-        self, lease: Lease, entries: Sequence[ev.Entry], state: RunState, also: Sequence[ev.Event], now: Instant
-    ) -> Sequence[ev.Event]:
-        """Return what a resumed run is told first: that it is resumed, and what runs inside it left if it is over."""
-        resumed = ev.RunResumed(lease.epoch)
-        is_cancelled = state.cancel is not None or any(isinstance(event, ev.CancelRequested) for event in also)
-        if not is_cancelled and now < work_until(state):
-            return (resumed, *also)
-        preview = replay(entries)
-        for event in (resumed, *also):
-            fold(preview, ev.Entry(preview.seq + 1, now, admit(preview, event)))
-        stops = any(isinstance(event, ev.WorkStopped | ev.TimeRanOut | ev.RunEnded) for event in decide(preview, now))
-        left = await self.nested.end_left(lease.run, state) if stops else ()
-        return (resumed, *left, *also)
 
     async def fork(self, source: str, run: str, request: ev.RunRequested, *, wait_for_input: bool = False) -> Outcome:
         """A new run that takes over every result of another whose task and inputs are unchanged.
