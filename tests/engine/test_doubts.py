@@ -184,3 +184,25 @@ def test_a_run_that_is_over_after_a_crash_first_ends_the_run_that_the_dead_proce
     (ended,) = decide(state, 10.1)
     assert isinstance(ended, ev.RunEnded)
     assert gap in ended.gaps
+
+
+def test_an_answer_to_a_nested_run_is_not_handed_on_by_the_next_attempt() -> None:
+    """The nested run of the next attempt counts its questions from 1 again."""
+    question = Question("tool", "send", call=1, key="k", run="run/ask/1/1/x", number=1)
+    state = state_after(
+        started(ASK),
+        ev.AttemptFailed(ASK, 1, Failure("approval", "send({})", question=question)),
+        ev.InputRequested(1, "tool", ASK, text="send({})", question=question),
+        ev.InputAnswered(1, "approve"),
+        started(ASK),
+    )
+    assert brief(state, Work("attempt", ASK, 1)).handed_on is not None
+    again = (
+        ev.AttemptFailed(ASK, 1, Failure("network", "the line went dead")),
+        ev.RetryScheduled(ASK, 6.0, keep=True),
+        ev.BackoffEnded(ASK),
+        started(ASK, 2),
+    )
+    for event in again:
+        fold(state, ev.Entry(state.seq + 1, 6.0, event))
+    assert brief(state, Work("attempt", ASK, 2)).handed_on is None

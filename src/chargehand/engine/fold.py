@@ -584,6 +584,9 @@ def _attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
         _note_calls_before(state, progress)
     if not progress.redo:
         progress.failure_before = progress.failure
+        progress.handed_on = (
+            None  # the run that asked belongs to the attempt before: this one numbers its own questions
+        )
     if progress.steps:
         progress.looks += progress.can_look_up()
     if progress.gaps_waiting:
