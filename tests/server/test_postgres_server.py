@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -150,6 +151,14 @@ def test_a_server_on_a_database_keeps_nothing_of_its_runs_in_its_folder(
     assert list((tmp_path / "data").rglob("*.db")) == []
 
 
+def _wait_until_known(client: httpx.Client) -> None:
+    """Wait until a server has heard of a token that was made elsewhere."""
+    for _ in range(500):
+        if client.get("/api/runs").status_code != 401:
+            return
+        time.sleep(0.01)
+
+
 def test_a_token_is_known_to_every_server_and_shows_only_its_tenant(
     first: Garden, second: Running, postgres_store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,5 +168,6 @@ def test_a_token_is_known_to_every_server_and_shows_only_its_tenant(
     token = msgspec.json.decode(capsys.readouterr().out)["token"]
     for url in (first.server.url, second.url):
         with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=30) as client:
+            _wait_until_known(client)
             assert client.get("/api/runs").json()["runs"] == []
             assert client.get(f"/api/runs/{run}").status_code == 404

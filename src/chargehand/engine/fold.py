@@ -584,15 +584,13 @@ def _attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
         _note_calls_before(state, progress)
     if not progress.redo:
         progress.failure_before = progress.failure
-        progress.handed_on = (
-            None  # the run that asked belongs to the attempt before: this one numbers its own questions
-        )
+        progress.handed_on = None  # the nested run of this attempt numbers its own questions
+    else:
+        state.left_runs.pop((event.task, event.attempt), None)
     if progress.steps:
         progress.looks += progress.can_look_up()
     if progress.gaps_waiting:
-        if event.attempt != progress.attempt:  # nobody goes on with the run that waited
-            progress.gaps_inside += progress.gaps_waiting
-        progress.gaps_waiting = ()
+        _take_up_waiting(progress, event.attempt)
     progress.attempt = event.attempt
     progress.worker = event.worker
     progress.redo = False
@@ -612,8 +610,16 @@ def _attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
     if progress.taken is None and progress.task.quorum:
         quorum = (need_id for need_id, need in needs(progress.task) if need == "quorum")
         progress.taken = tuple(need_id for need_id in quorum if state.tasks[need_id].status is Status.DONE)
-    state.left_runs.pop((event.task, event.attempt), None)
+    if state.left_runs:
+        state.left_runs.pop((event.task, event.attempt), None)
     state.owe(Work("attempt", event.task, event.attempt))
+
+
+def _take_up_waiting(progress: Progress, attempt: int) -> None:
+    """Go on with the nested run that waited for a person; where another attempt begins, its gaps stay."""
+    if attempt != progress.attempt:
+        progress.gaps_inside += progress.gaps_waiting
+    progress.gaps_waiting = ()
 
 
 def _note_calls_before(state: RunState, progress: Progress) -> None:

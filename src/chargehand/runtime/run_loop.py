@@ -510,10 +510,14 @@ class RunLoop:
                 continue
             if (job := running.pop(work, None)) is not None:
                 job.cancel()
-            is_stopping = bool(state.stopping) and (work.task, work.number) in state.stopping
-            if is_stopping and work.kind == "attempt" and work not in self._endings:
-                self._endings[work] = jobs.create_task(self._end_inside(work, job))
+            if state.stopping:
+                self._end_if_stopped(jobs, work, job)
         state.touched.clear()
+
+    def _end_if_stopped(self, jobs: asyncio.TaskGroup, work: Work, job: asyncio.Task[None] | None) -> None:
+        is_stopped = work.kind == "attempt" and (work.task, work.number) in self.state.stopping
+        if is_stopped and work not in self._endings:
+            self._endings[work] = jobs.create_task(self._end_inside(work, job))
 
     async def _end_inside(self, work: Work, job: asyncio.Task[None] | None) -> None:
         """End the runs inside an attempt that was stopped, and report what they left."""
