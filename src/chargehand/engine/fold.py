@@ -99,7 +99,7 @@ def fold(state: RunState, entry: ev.Entry) -> None:
     state.at = entry.at
     event = entry.event
     FOLDS[type(event)](state, event)
-    if isinstance(event, ev.Commanded) and event.command:
+    if type(event) in _COMMANDED and isinstance(event, ev.Commanded) and event.command:
         state.commands.add(event.command)
     timers = state.timers
     while timers and state.ordered[timers[0][1]].timer != timers[0][0]:
@@ -1177,3 +1177,5 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     **dict.fromkeys((ev.PromptSent, ev.ModelCalled), lambda _state, _event: None),
 }
 """One fold for each event; a test holds it against the union."""
+_COMMANDED = frozenset(kind for kind in FOLDS if issubclass(kind, ev.Commanded))
+"""The events that carry out a command: few, so that most are not asked for it."""
