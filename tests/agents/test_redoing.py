@@ -184,6 +184,22 @@ async def test_a_run_that_redoes_a_failed_task_asks_before_a_payment_and_shows_t
     assert 0 < earlier.at <= time.time()
 
 
+async def test_two_calls_of_a_reply_that_may_repeat_the_same_one_are_each_asked_about() -> None:
+    desk, journal = Desk(), MemoryJournal()
+    await ended_after(desk, journal, pay_for(euros=5), GIVE_UP)
+    both = calls(call("pay", 1, to="Ott", euros=6), call("pay", 2, to="Ann", euros=5))
+    executor = desk.team(by_step(both, "Paid."), NEVER_TWICE, journal)
+    result = await fork(executor)
+    assert result.question is not None
+    assert [pending.because for pending in result.question.calls] == ["repeated", "repeated"]
+    result = await executor.resume("r2", ev.InputAnswered(result.question.number, "approve"))
+    assert desk.paid == [("Ott", 5)], "nothing was said of the second call"
+    assert earlier_of(result).arguments == {"to": "Ott", "euros": 5}
+    assert result.question is not None
+    result = await executor.resume("r2", ev.InputAnswered(result.question.number, "approve"))
+    assert (result.ending, len(desk.paid)) == ("complete", 3)
+
+
 async def test_a_worker_of_a_run_that_redoes_a_task_is_told_of_its_calls() -> None:
     desk, journal = Desk(), MemoryJournal()
     await ended_after(desk, journal, pay_for(euros=5))

@@ -228,6 +228,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
     """Effects of this attempt, by tool and arguments."""
     _matched: set[str] = field(default_factory=set[str])
     """Earlier calls, by `call_digest`, that were answered with their result or that a person allowed to repeat."""
+    _allowed_repeats: set[str] = field(default_factory=set[str])
+    """Those that a person allowed to repeat in this reply: its other calls may repeat them too, and are asked about."""
 
     async def make(self, calls: tuple[ToolCall, ...], step: int) -> bool:
         """Make these calls side by side and show the model what they returned, in the order it asked.
@@ -291,6 +293,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             plans.append(plan)
             if len(calls) > 1 and (plan.is_made or plan.pending):
                 called.append(Called(step, call.name))
+        self._matched |= self._allowed_repeats
+        self._allowed_repeats.clear()
         self._ask_person([plan.pending for plan in plans if plan.pending is not None])
         return plans
 
@@ -459,7 +463,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
 
     def _allow_repeat(self, call: ToolCall, earlier: EarlierCall) -> None:
         """Note that a person allowed a call that may repeat an earlier one: that one is not asked about again."""
-        self._matched.add(call_digest(earlier.tool, earlier.arguments))
+        self._allowed_repeats.add(call_digest(earlier.tool, earlier.arguments))
         which = _identity(call)
         is_equal = call_digest(earlier.tool, earlier.arguments) == digest(*which)
         if is_equal and earlier.happened and earlier.task == self.brief.work.task:
