@@ -51,6 +51,10 @@ class Forked:
             socket.send_fds(self._connection, [b"!"], [file.fileno(), *streams])
         self.pid = int(self._connection.recv(100))
 
+    def __del__(self) -> None:
+        """Close what a test that failed left open, or an innocent one after it would be warned."""
+        self._connection.close()
+
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
             with suppress(ProcessLookupError):

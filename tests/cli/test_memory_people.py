@@ -63,8 +63,9 @@ def test_after_ctrl_c_the_same_command_does_the_rest(here: Path) -> None:
     assert f"findings: {MANY - before:,} new passages, {before:,} were there already" in said
 
 
+@pytest.mark.slow("commands run while the run is under way")
 def test_people_may_change_memory_while_a_run_goes_on(here: Path) -> None:
-    script = {"goal": "wait", "roster": {"agents": [{"name": "ann"}]}, "otherwise": {"result": 1, "seconds": 0.6}}
+    script = {"goal": "wait", "roster": {"agents": [{"name": "ann"}]}, "otherwise": {"result": 1, "seconds": 1.5}}
     plan = {"tasks": [{"id": "a", "instruction": "wait a while for the others", "worker": "ann"}]}
     (here / "wait.json").write_text(json.dumps({**script, "plan": plan}))
     run = Underway(here, "play", "wait.json")

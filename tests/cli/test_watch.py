@@ -49,8 +49,9 @@ def test_a_run_of_another_process_is_watched_to_its_end(tmp_path: Path) -> None:
     assert playing.end() == 0
 
 
+@pytest.mark.slow("on a busy machine a terminal takes its time, and the run must still be under way")
 def test_a_watched_run_moves_on_a_terminal(tmp_path: Path) -> None:
-    file = script(tmp_path, task("a"), otherwise={"seconds": 0.5})
+    file = script(tmp_path, task("a"), otherwise={"seconds": 4})
     playing = Underway(tmp_path, "play", file, "--run", "long")
     playing.until("a       ann         started")
     terminal = Terminal(tmp_path, "watch", "long")
