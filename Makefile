@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 ARGS ?=
-WORKERS ?= 4
+WORKERS ?= 3
 SEEDS ?= 100000
 KILLS ?= 1000
 TRIALS ?= 200
