@@ -610,8 +610,6 @@ def _attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
     if progress.taken is None and progress.task.quorum:
         quorum = (need_id for need_id, need in needs(progress.task) if need == "quorum")
         progress.taken = tuple(need_id for need_id in quorum if state.tasks[need_id].status is Status.DONE)
-    if state.left_runs:
-        state.left_runs.pop((event.task, event.attempt), None)
     state.owe(Work("attempt", event.task, event.attempt))
 
 
