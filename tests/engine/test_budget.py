@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chargehand.engine.budget import NOTHING, Amount, Budget, CapReached, Ledger, check
+from chargehand.engine.budget import NOTHING, Amount, Budget, Ledger, check
 from chargehand.errors import Invalid
 
 AMOUNTS = st.builds(Amount, st.integers(0, 50), st.integers(0, 50), st.integers(0, 5))
@@ -78,7 +78,3 @@ def test_a_nested_run_never_gets_more_than_what_is_left() -> None:
         usd=4e-05, calls=10, floor=Amount(micros=40)
     )
     assert Ledger(Budget(usd=1e-06), micros=5).room(NOTHING).micros == 0
-
-
-def test_a_cap_of_less_than_a_second_is_named_as_it_was_set() -> None:
-    assert CapReached("time", limit=0.2994, used=0.24).describe() == "the cap of 300 ms: 240 ms used"

@@ -120,7 +120,7 @@ def cases() -> dict[str, Case]:
             ("the cap of 1 call",),
         ),
         Case(_team("failed", _FAILING), "failed", "no_results", ("the shed is locked",)),
-        Case(_team("late", _SLEEPING, timeout=0.3), "failed", "deadline", ("the cap of 300 ms",)),
+        Case(_team("late", _SLEEPING, timeout=1.2), "failed", "deadline", ("the cap of 1.2 s",)),
         Case(_team("call", _clerk("Ott")), "needs_input", "", ("Ott",), calls=1),
         Case(_team("calls", _clerk(*PAYEES)), "needs_input", "", PAYEES, calls=2),
         Case(_team("question", _ASKING), "needs_input", "", ("Which colour?", "red", "blue")),

@@ -104,8 +104,8 @@ class CapReached(Struct, frozen=True, omit_defaults=True, gc=False):
         if self.cap == "usd":
             whole, _, cents = f"{value:,.6f}".partition(".")
             return f"${whole}.{cents.rstrip('0').ljust(2, '0')}"
-        if self.cap == "time":  # two digits: the moments between a request and its first entry are no news
-            return f"{value:,.1f} s" if value >= 1 else f"{float(f'{value * 1000:.2g}'):.0f} ms"
+        if self.cap == "time":
+            return f"{value:,.1f} s" if value >= 1 else f"{value * 1000:.0f} ms"
         unit = self.cap.removesuffix("s") if value == 1 else self.cap
         return f"{value:,} {unit}"
 
