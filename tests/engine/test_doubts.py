@@ -168,6 +168,24 @@ def test_a_task_that_stands_in_for_a_failed_one_is_told_what_the_failed_one_did_
     assert brief(state, Work("attempt", again, 1)).earlier == (paid,)
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_what_is_in_doubt_stays_a_gap_where_another_task_was_done_in_its_place(*, inside: bool) -> None:
+    again = TaskId("pay-again")
+    gap = Gap(PAY, "unfinished", "uncertain", "nobody knows", tool="wire")
+    doubt = Failure("uncertain", "an effect is in doubt", gaps=(gap,) if inside else ())
+    state = state_after(
+        started(PAY),
+        *(() if inside else (effect(look=False),)),
+        ev.AttemptFailed(PAY, 1, doubt),
+        ev.TaskFailed(PAY, doubt),
+        ev.SupervisionStarted("plan", 1, until=100.0, why="replan"),
+        ev.TasksAdded(1, (Task(again, "pay the bill at once", "bob", replaces=PAY),)),
+        ev.AttemptStarted(again, 1, "bob", until=100.0),
+        ev.AttemptSucceeded(again, 1, Raw(b'"paid"')),
+    )
+    assert {(gap.task, gap.reason) for gap in gaps(state)} == {(PAY, "uncertain"), (ASK, "unfinished")}
+
+
 @pytest.mark.parametrize("over", [(ev.CancelRequested("enough"),), (ev.TimeRanOut(), ev.RunResumed(3))])
 def test_a_run_that_is_over_after_a_crash_first_ends_the_run_that_the_dead_process_left(over: tuple[ev.Event]) -> None:
     state = state_after(

@@ -418,17 +418,13 @@ class _Judge:
             made = [call for call in self._world.calls if call.run == run and call.task == step.task and call.key]
             arguments = decode_value(step.arguments) if step.arguments != ev.NULL else None
             named = [gap for gap in shown if gap.tool == step.name and gap.arguments == arguments]
-            if any(call.kind == step.name for call in made) and not self._is_told_otherwise(step):
+            if any(call.kind == step.name for call in made) and not self._is_decided(step):
                 text = f"{run} {step.task}: {step.name} is in doubt and no gap says so: {shown}"
                 self._require(named, 13, text)
 
-    def _is_told_otherwise(self, step: ev.StepStarted) -> bool:
-        """Return whether a person said what became of a call, or allowed another one that may repeat it."""
-        arguments = decode_value(step.arguments) if step.arguments != ev.NULL else None
-        shown = [each.call.earlier.arguments for each in self._decisions if each.call.earlier is not None]
-        return arguments in shown or any(
-            each.what == "effect" and each.call.key == step.key for each in self._decisions
-        )
+    def _is_decided(self, step: ev.StepStarted) -> bool:
+        """Return whether a person said what became of a call. A yes to another call that may repeat it says nothing."""
+        return any(each.what == "effect" and each.call.key == step.key for each in self._decisions)
 
     # --- 11: a line of a block stands once
 

@@ -187,11 +187,11 @@ def refused_gaps(state: RunState) -> tuple[Gap, ...]:
     replaced = _replaced(_done(state))
     refused: list[Gap] = []
     for progress in refusing:
-        if progress.task.id in replaced:
-            continue
+        is_replaced = progress.task.id in replaced
         if progress.status is Status.DONE:  # of another task they stand among its gaps
-            refused += [structs.replace(gap, task=progress.task.id) for gap in progress.gaps_inside]
-        refused += _own_refusals(progress)
+            inside = [structs.replace(gap, task=progress.task.id) for gap in progress.gaps_inside]
+            refused += [gap for gap in inside if gap.reason == "uncertain"] if is_replaced else inside
+        refused += () if is_replaced else _own_refusals(progress)
     return tuple(refused)
 
 
@@ -229,14 +229,22 @@ def _replaced(done: Iterable[Progress]) -> set[TaskId]:
 
 
 def gaps(state: RunState) -> tuple[Gap, ...]:
-    """Every task the answer has to do without, unless another one that replaces it was done."""
+    """Return every task the answer has to do without, and every effect of which nobody knows whether it happened.
+
+    Of a task in whose place another one was done only its effects in doubt are left: the other task may have done them
+    again, which does not tell what became of the first.
+    """
     missing = [progress for progress in state.tasks.values() if progress.status is not Status.DONE]
     unserved = tuple(Gap(NO_TASK, "unserved", "unserved", text) for text in state.unserved)
     if not missing:
         return unserved
     replaced = _replaced(_done(state))
-    of_tasks = [_gaps_of(state, progress) for progress in missing if progress.task.id not in replaced]
-    return unserved + tuple(gap for gaps in of_tasks for gap in gaps)
+    of_tasks: list[Gap] = []
+    for progress in missing:
+        found = _gaps_of(state, progress)
+        is_replaced = progress.task.id in replaced
+        of_tasks += [gap for gap in found if gap.reason == "uncertain"] if is_replaced else found
+    return unserved + tuple(of_tasks)
 
 
 def untraced_gaps(state: RunState) -> tuple[Gap, ...]:
