@@ -393,7 +393,8 @@ class _Judge:
             self._require(is_named, 16, f"{run} asks about an effect, and not which: {asked}")
         if asked.question is not None and asked.question.run:
             return  # the effects of a run inside are in the journal of that run
-        missing = [name for name in doubts.failed if not any(call.task == name[0] for call in calls)]
+        named = {call.task for call in calls} | doubts.looked_up
+        missing = [name for name in doubts.failed if name[0] not in named]
         self._require(not missing, 17, f"{run}: question {asked.number} leaves out {missing}: {calls}")
 
     def _judge_ends(self) -> None:
@@ -581,6 +582,8 @@ class OpenEffects:
         """The steps that were begun by the process which drives the run now."""
         self._given_up: set[tuple[str, int]] = set()
         """Attempts whose task a person declared as failed: they are not asked about again."""
+        self.looked_up: set[str] = set()
+        """Tasks whose retry first asks the tool what became of the call: nobody is asked before it has."""
         self._asked: ev.InputRequested | None = None
 
     @property
@@ -602,7 +605,10 @@ class OpenEffects:
                 self._begun_here.add(place)
             case ev.StepFinished():
                 self._close(event.task, event.attempt, event.step)
+            case ev.RetryScheduled(keep=True):
+                self.looked_up.add(event.task)
             case ev.AttemptFailed() if event.failure.kind == "uncertain":
+                self.looked_up.discard(event.task)
                 if any(task == event.task for task, _, _ in self._steps):  # else it is in doubt in a run inside
                     self.failed[event.task, event.attempt] = None
             case ev.StepLookedUp(outcome="absent"):
