@@ -605,14 +605,11 @@ class OpenEffects:
                 self._begun_here.add(place)
             case ev.StepFinished():
                 self._close(event.task, event.attempt, event.step)
-            case ev.RetryScheduled(keep=True):
-                self.looked_up.add(event.task)
             case ev.AttemptFailed() if event.failure.kind == "uncertain":
-                self.looked_up.discard(event.task)
                 if any(task == event.task for task, _, _ in self._steps):  # else it is in doubt in a run inside
                     self.failed[event.task, event.attempt] = None
-            case ev.StepLookedUp(outcome="absent"):
-                self._close(event.task, event.attempt, event.step)
+            case ev.RetryScheduled() | ev.StepLookedUp():
+                self._looks_up(event)
             case ev.RunResumed():
                 self._begun_here.clear()
                 settled = {place[:2] for place, step in self._steps.items() if step.look} | self._given_up
@@ -623,6 +620,14 @@ class OpenEffects:
                 self._answered(self._asked.calls, event)
             case _:
                 pass
+
+    def _looks_up(self, event: ev.RetryScheduled | ev.StepLookedUp) -> None:
+        if isinstance(event, ev.StepLookedUp):
+            self.looked_up.discard(event.task)
+            if event.outcome == "absent":
+                self._close(event.task, event.attempt, event.step)
+        elif event.keep and any(task == event.task for task, _ in self.failed):
+            self.looked_up.add(event.task)
 
     def _close(self, task: str, attempt: int, step: int) -> None:
         """Close a step, which an earlier attempt may have begun that this one goes on from."""
