@@ -480,8 +480,9 @@ class Play:
             self._require(self.entries[-1].at <= latest, "12: it ended after the deadline")
         missing = {task for task, node in shadow.nodes.items() if node.status != "done"}
         replaced = {node.task.replaces for node in shadow.nodes.values() if node.status == "done"}
+        missing -= {task for task in missing & replaced if not shadow.nodes[task].open_effects()}
         named = {gap.task for gap in found.gaps if gap.status not in ("unserved", "unwritten", "unplanned", "refused")}
-        self._require(named == missing - replaced, f"16: gaps {found.gaps} for {missing}")
+        self._require(named == missing, f"16: gaps {found.gaps} for {missing}")
         unserved = any(gap.status == "unserved" for gap in found.gaps)
         partial = {task for task, node in shadow.nodes.items() if node.status == "done" and node.is_partial} - replaced
         is_answered = found.ending in ("complete", "partial")
@@ -492,7 +493,7 @@ class Play:
         self._effects()
         self._told_doubts(found)
         refused = self._told_refusals(found, replaced)
-        self._ending(state, missing - replaced, left_out=left_out or refused)
+        self._ending(state, missing, left_out=left_out or refused)
         unheard = self.world.asks and "silence" in plot.faults
         if plot.calm and not unheard and not plot.policy.approve and "planner" not in plot.faults:
             self._as_expected(state)
@@ -516,7 +517,6 @@ class Play:
             (task, call.name, call.arguments)
             for task, node in self.shadow.nodes.items()
             for call in node.open_effects().values()
-            if task not in {other.task.replaces for other in self.shadow.nodes.values() if other.status == "done"}
         ]
         self._require(sorted(told, key=str) == sorted(doubts, key=str), f"11: in doubt: {doubts}, told: {told}")
 
