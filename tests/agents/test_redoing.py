@@ -15,6 +15,7 @@ from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Outcome
 from chargehand.team import Team
+from chargehand.tools.calling import ToolFailed
 from chargehand.tools.tool import CallKey, tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, team
 from tests.agents.test_break_resume import by_step, step
@@ -117,6 +118,29 @@ async def test_a_refined_attempt_is_told_of_earlier_calls_and_an_equal_one_is_re
     openings = [told(request) for request in script.requests if "better" in told(request)]
     assert openings
     assert all('pay({"euros":5,"to":"Ott"})' in opening and "receipt 1" in opening for opening in openings)
+
+
+async def test_a_yes_to_a_call_that_was_declined_is_no_yes_to_the_same_call_of_the_next_attempt() -> None:
+    tried: list[str] = []
+
+    @tool(effect="effect", trusted=True, approve=True)
+    def pay(to: str) -> str:
+        """Pay somebody."""
+        tried.append(to)
+        raise ToolFailed("the bank declined it")
+
+    pays = calls(call("pay", to="Ott"))
+
+    def work(request: Request) -> Line:
+        is_second = "Do it, but better" in told(request)
+        return by_step(pays, "The bank declined it." if is_second else GIVE_UP)(request)
+
+    executor = team(model(work=work), Worker("ann", tools=[pay]), policy=QUICK)
+    assert (await executor.run("Count", run="r")).ending == "needs_input"
+    result = await executor.resume("r", "approve")
+    assert (result.ending, tried) == ("needs_input", ["Ott"]), "the second attempt asks for itself"
+    result = await executor.resume("r", "approve")
+    assert (result.ending, tried) == ("complete", ["Ott", "Ott"])
 
 
 async def test_a_worker_who_steps_in_is_told_of_earlier_calls() -> None:
