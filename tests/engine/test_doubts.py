@@ -5,6 +5,7 @@ from msgspec import Raw, structs
 
 from chargehand.engine import events as ev
 from chargehand.engine.admit import admit
+from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.decide import decide
 from chargehand.engine.failure import EarlierCall, Failure, Gap, Question
 from chargehand.engine.fold import fold, replay
@@ -202,6 +203,29 @@ def test_a_run_that_is_over_after_a_crash_first_ends_the_run_that_the_dead_proce
     (ended,) = decide(state, 10.1)
     assert isinstance(ended, ev.RunEnded)
     assert gap in ended.gaps
+
+
+@pytest.mark.parametrize(("resumable", "spent"), [(True, 30), (False, 100)])
+def test_a_nested_run_that_a_crash_left_is_charged_once(*, resumable: bool, spent: int) -> None:
+    """It is charged with what it used, or with all that was reserved where the crash was charged at once."""
+    state = state_after(
+        started(PAY),
+        ev.StepStarted(
+            PAY,
+            1,
+            step=1,
+            name="team",
+            kind="subteam",
+            effect="idempotent",
+            reserve=Amount(tokens=100),
+            resumable=resumable,
+        ),
+        ev.RunResumed(2),
+        ev.CancelRequested("enough"),
+        ev.WorkStopped(),
+        ev.AttemptStopped(PAY, 1, used=Amount(tokens=30)),
+    )
+    assert (state.ledger.spent, state.ledger.reserved) == (Amount(tokens=spent), NOTHING)
 
 
 def test_an_answer_to_a_nested_run_is_not_handed_on_by_the_next_attempt() -> None:

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.sim.planted import Bug, hunt
 
-SEEDS = 1500
+SEEDS = 8000
 """How many seeds a bug may survive."""
 
 PEOPLE = (

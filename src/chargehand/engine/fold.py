@@ -380,7 +380,8 @@ def _run_resumed(state: RunState, _event: ev.RunResumed) -> None:
     for breaker in state.breakers.values():
         forget_probe(breaker)
     state.refused.clear()  # a person may have put that right
-    state.left_runs |= dict.fromkeys(state.stopping)  # the process that waited for them is gone
+    for attempt, held in state.stopping.items():  # the process that waited for them is gone
+        state.left_runs[attempt] = held != NOTHING
     _lose_stopped(state)
 
 
@@ -429,7 +430,7 @@ def _await_nested_end(state: RunState, progress: Progress) -> None:
         _await_end_inside(state, progress.task.id, progress.attempt, held)
 
 
-def _await_end_inside(state: RunState, task: TaskId, attempt: int, held: Amount) -> None:
+def _await_end_inside(state: RunState, task: TaskId, attempt: int, held: Amount | None) -> None:
     state.stopping[task, attempt] = held
     state.stopping_until = state.at + min(_STOP_PATIENCE, state.requested.policy.answer / 2)
     state.touched.append(Work("attempt", task, attempt))
@@ -438,7 +439,7 @@ def _await_end_inside(state: RunState, task: TaskId, attempt: int, held: Amount)
 def _lose_stopped(state: RunState) -> None:
     """Charge what is reserved for runs inside attempts that were stopped: nobody waits for them any more."""
     for held in state.stopping.values():
-        state.ledger.lose(held, None)
+        state.ledger.lose(held or NOTHING, None)
     state.stopping.clear()
 
 
@@ -448,7 +449,9 @@ def _work_stopped(state: RunState, _event: ev.WorkStopped) -> None:
 
 def _attempt_stopped(state: RunState, event: ev.AttemptStopped) -> None:
     held = state.stopping.pop((event.task, event.attempt))
-    if event.used is None:
+    if held is None:
+        pass  # what it used was charged when the process died
+    elif event.used is None:
         state.ledger.lose(held, None)
     else:
         state.ledger.settle(held, event.used)
@@ -470,11 +473,12 @@ def _stop_all(state: RunState) -> None:
             _close_refinement(state, state.tasks[work.task], None, cut_off=True)
         else:
             _close_duty(state, work.kind, None, cut_off=True)
+    for (task, attempt), is_charged in state.left_runs.items():
+        held = _take_carried(state, state.tasks[task])
+        _await_end_inside(state, task, attempt, None if is_charged else held)
+    state.left_runs.clear()
     for task in list(state.carrying):
         _lose_carried(state, state.tasks[task])
-    for task, attempt in state.left_runs:
-        _await_end_inside(state, task, attempt, NOTHING)
-    state.left_runs.clear()
 
 
 def _run_ended(state: RunState, event: ev.RunEnded) -> None:
@@ -671,10 +675,17 @@ def _close_attempt(
 
 def _lose_carried(state: RunState, progress: Progress) -> None:
     """Charge what is reserved for nested runs that are not resumed: what they used is not known."""
+    state.ledger.lose(_take_carried(state, progress), None)
+
+
+def _take_carried(state: RunState, progress: Progress) -> Amount:
+    """Return what is reserved for nested runs of an attempt that was cut off, which no longer carries it."""
+    held = NOTHING
     for reserved in (progress.carried or {}).values():
-        state.ledger.lose(reserved, None)
+        held += reserved
     progress.carried = None
     state.carrying.pop(progress.task.id, None)
+    return held
 
 
 def _step_started(state: RunState, event: ev.StepStarted) -> None:
@@ -891,8 +902,11 @@ def _interrupt(state: RunState, progress: Progress, *, crashed: bool) -> None:
     """
     counts = crashed and not progress.waits_for_run()
     goes_on = progress.can_look_up() or not progress.in_doubt()
-    if any(step.result is None and step.kind in STARTS_RUN for step in (progress.steps or {}).values()):
-        state.left_runs[progress.task.id, progress.attempt] = None
+    nested = [step for step in (progress.steps or {}).values() if step.result is None and step.kind in STARTS_RUN]
+    if nested:
+        is_carried = goes_on and all(step.resumable for step in nested)
+        is_charged = not is_carried and any(step.reserved != NOTHING for step in nested)
+        state.left_runs[progress.task.id, progress.attempt] = is_charged
     _close_attempt(state, progress, None, cut_off=True, carries=goes_on)
     progress.resumes += 1
     progress.crashes += counts

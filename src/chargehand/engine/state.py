@@ -361,12 +361,14 @@ class RunState(Struct, gc=False):
     asked_at: Instant = 0.0
     input: ev.InputRequested | None = None
     paused: bool = False
-    stopping: dict[tuple[TaskId, int], Amount] = {}
+    stopping: dict[tuple[TaskId, int], Amount | None] = {}
     """Attempts that were stopped while a run inside them was under way, which is not known to have ended, each with
-    what is reserved for that run.
+    what is reserved for that run; None: it was charged when the process died.
     """
-    left_runs: dict[tuple[TaskId, int], None] = {}
-    """Attempts that a crash cut off while a run inside them was under way, until they are taken up or the run ends."""
+    left_runs: dict[tuple[TaskId, int], bool] = {}
+    """Attempts that a crash cut off while a run inside them was under way, until they are resumed or the run ends, and
+    whether what was reserved for that run was charged.
+    """
     stopping_until: Instant = 0.0
     """When it is no longer waited for."""
     released_at: Instant | None = None  # when the process that drove it stopped in an orderly way
