@@ -132,12 +132,6 @@ PEOPLE = (
         'earlier = ""',
     ),
     Bug(
-        "an equal effect of an earlier attempt is had again",
-        "engine/state.py",
-        "                effects[step.request] = step.result\n",
-        "                pass\n",
-    ),
-    Bug(
         "results are not offered to a fork",
         "runtime/runner.py",
         "        offers=tuple(offered),\n",
@@ -210,12 +204,6 @@ PEOPLE = (
         "engine/decide.py",
         "        tool=first.tool,\n        arguments=first.arguments,\n",
         "",
-    ),
-    Bug(
-        "a yes covers the next try of a call that failed",
-        "engine/state.py",
-        "                failed[digest_of_call] = failed.get(digest_of_call, 0) + 1\n",
-        "                pass\n",
     ),
     Bug(
         "a question about an effect has no key",
