@@ -82,9 +82,9 @@ def test_what_does_not_fit_is_told_to_the_model_and_nothing_is_called(arguments:
     ("schema", "words"),
     [
         ({"type": "array"}, "arguments are an object"),
-        ({"type": "objekt"}, "Invalid enum value 'objekt' - at `$.type`"),
+        ({"type": "objekt"}, "$.type is 'objekt'; 'type' takes array, boolean"),
         ({"properties": {"a": {"$ref": "#/$defs/b"}}}, "which is not in it"),
-        ({"properties": []}, "got `array` - at `$.properties`"),
+        ({"properties": []}, "$.properties is []; 'properties' takes an object of schemas"),
     ],
 )
 def test_a_schema_that_nothing_can_be_held_to_is_refused(schema: dict[str, Any], words: str) -> None:
