@@ -115,8 +115,8 @@ def test_faults_inside_a_value_name_their_place_and_there_are_at_most_ten() -> N
         ({"anyOf": {}}, "$.anyOf is {}; 'anyOf' takes a list of schemas"),
         ({"$ref": "#/$defs/a"}, "it refers to '#/$defs/a', which is not in it; name a part of it, as #/$defs/NAME"),
         ({"$schema": "https://example.com/mine"}, "Unknown meta-schema: 'https://example.com/mine'"),
-        ({"$ref": "#"}, "it refers to itself and says nothing"),
-        ({"anyOf": [{"not": {"$ref": "#"}}, True]}, "it refers to itself and says nothing"),
+        ({"$ref": "#"}, "it refers to '#', which leads back to itself; name what a value must be"),
+        ({"anyOf": [{"not": {"$ref": "#"}}, True]}, "it refers to '#', which leads back to itself"),
         ({"const": object()}, "it is no JSON"),
     ],
 )

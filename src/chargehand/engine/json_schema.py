@@ -383,6 +383,7 @@ class _Work:
         self._root = root
         self._known: dict[int, int] = {}
         self._begun: set[int] = set()
+        self._followed: object = ""
 
     def of(self, schema: object, same: list[int], depth: int) -> int:
         """Count for one schema. `same` are those before it that are about the same value.
@@ -395,7 +396,7 @@ class _Work:
         table = cast("_Table", schema)
         mark = id(table)
         if mark in same:
-            raise ValueError("it refers to itself and says nothing; name what a value must be")
+            raise ValueError(f"it refers to {self._followed!r}, which leads back to itself; name what a value must be")
         if depth > _MAX_DEPTH:
             raise ValueError(f"it is nested more than {_MAX_DEPTH} levels deep")
         if mark in self._known:
@@ -423,6 +424,7 @@ class _Work:
             if not isinstance(target, dict | bool):
                 reason = f"it refers to {schema[keyword]!r}, which is not in it"
                 raise ValueError(f"{reason}; name a part of it, as #/$defs/NAME")  # noqa: TRY004 - as above
+            self._followed = schema[keyword]
             yield cast("object", target)
         yield from chain.from_iterable(_parts(schema, key) for key in (*_LISTS_IN_PLACE, "dependentSchemas"))
         yield from (schema[key] for key in _ONE_IN_PLACE if key in schema)
