@@ -177,7 +177,7 @@ async def test_a_reply_that_breaks_what_was_left_out_is_sent_back(protocol: str)
         result = await team.run("Make the record.")
         await model.close()
     assert result.ending == "complete"
-    assert json.loads(result.answer) == GOOD
+    assert json.loads(str(result.answer)) == GOOD
     first, second = (json.dumps(asked.json, ensure_ascii=False) for asked in server.asked)
     assert '"exclusiveMinimum"' not in first
     for fault in FAULTS[:5]:

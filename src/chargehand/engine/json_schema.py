@@ -198,7 +198,9 @@ class _Checker:
 
     def _found(self, value: object, place: str, pointer: str, schema: _Table) -> Iterator[str]:
         """Yield the faults of a value that does not fit."""
-        for error in self._without_parts(pointer, schema).iter_errors(value):
+        place_of = {keyword: number for number, keyword in enumerate(schema)}
+        errors = self._without_parts(pointer, schema).iter_errors(value)
+        for error in sorted(errors, key=lambda error: place_of.get(error.kind.name, 0)):  # as they are written
             yield f"{place} {_words(error, schema, value)}"
             if error.kind.name == "type":
                 return

@@ -181,8 +181,8 @@ def must_ask(written: Conditions, arguments: str, schema: Mapping[str, Any]) -> 
         given = msgspec.json.decode(arguments or "{}", type=dict[str, object])
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return True
-    parts: dict[str, dict[str, object]] = schema.get("properties", {})
-    plain = {name: part["default"] for name, part in parts.items() if "default" in part}
+    parts: dict[str, dict[str, object] | bool] = schema.get("properties", {})
+    plain = {name: part["default"] for name, part in parts.items() if isinstance(part, dict) and "default" in part}
     plain.update({name: value for name, value in given.items() if value is not None})
     return all(comparison.holds(plain) for comparison in read_conditions(written))
 
