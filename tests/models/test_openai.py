@@ -22,7 +22,6 @@ from chargehand.models.http import Timeouts, Transport
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec, Usage
 from chargehand.models.model import ModelFailed
 from chargehand.models.openai import OpenAIChat
-from chargehand.models.wire import strict_schema
 from tests.models.loopback import Asked, Loopback, Move, Play, event, loopback, self_signed, streamed, whole
 from tests.support.closing import closing
 
@@ -459,33 +458,6 @@ async def test_what_an_error_page_says_is_read_as_far_as_it_can_be(body: object,
     error = await failure(whole(body, 503))
     assert words in str(error)
     assert len(str(error)) < 500
-
-
-@pytest.mark.parametrize(
-    ("schema", "fits"),
-    [
-        ('{"type":"object","properties":{},"required":[],"additionalProperties":false}', True),
-        (holding('{"$ref":"#/$defs/b"}'), True),
-        (holding('{"type":"array","items":{"anyOf":[{"type":"string"},{"type":"null"}]}}'), True),
-        (holding('{"anyOf":[{"type":"string","pattern":"x"}]}'), True),
-        (holding('{"oneOf":[{"type":"string"}]}'), False),
-        (holding('{"type":"array","items":{"type":"object"}}'), False),
-        (holding("true"), False),
-        ('{"type":"array","items":{"type":"string"}}', False),
-        ("[]", False),
-        ("no schema", False),
-        ('{"type":"object","items":' * 50 + "{}" + "}" * 50, False),
-    ],
-)
-def test_which_schemas_the_strict_mode_takes(schema: str, fits: bool) -> None:
-    assert (strict_schema(Raw(schema.encode()), optional=False) is not None) is fits
-
-
-def test_bounds_that_strict_modes_refuse_are_left_out_and_names_of_fields_are_not() -> None:
-    schema = holding('{"type":"string","maxLength":9,"pattern":"x","description":"a name"}').replace('"a"', '"pattern"')
-    strict = strict_schema(Raw(schema.encode()), optional=False)
-    assert strict is not None
-    assert json.loads(bytes(strict))["properties"] == {"pattern": {"type": "string", "description": "a name"}}
 
 
 TEAM = ("ann", "bob")

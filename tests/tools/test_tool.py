@@ -438,7 +438,7 @@ async def main():
 
 async def warm():
     try:
-        await echo.call("{", "")
+        await echo.call('{"text": 5}', "")  # the checker of schemas is loaded
     except ToolFailed:
         pass
 asyncio.run(warm())

@@ -82,9 +82,9 @@ def test_what_does_not_fit_is_told_to_the_model_and_nothing_is_called(arguments:
     ("schema", "words"),
     [
         ({"type": "array"}, "arguments are an object"),
-        ({"type": "objekt"}, "Invalid enum value 'objekt' - at `$.type`"),
+        ({"type": "objekt"}, "$.type is 'objekt'; 'type' takes array, boolean"),
         ({"properties": {"a": {"$ref": "#/$defs/b"}}}, "which is not in it"),
-        ({"properties": []}, "got `array` - at `$.properties`"),
+        ({"properties": []}, "$.properties is []; 'properties' takes an object of schemas"),
     ],
 )
 def test_a_schema_that_nothing_can_be_held_to_is_refused(schema: dict[str, Any], words: str) -> None:
@@ -139,3 +139,16 @@ def test_a_worker_calls_it_and_its_mistake_fails_the_task_at_once() -> None:
             "Find 7."
         )
         assert result.ending == ending
+
+
+def test_a_schema_that_is_true_lets_any_argument_pass() -> None:
+    made = tool_from_schema("echo", "", {"properties": {"a": True, "b": {"pattern": "^x"}}, "required": ["b"]}, echo)
+    assert asyncio.run(made.call('{"a": [1], "b": "x"}', "key")) == {"a": [1], "b": "x"}
+    with pytest.raises(ToolFailed, match=r"\$\.b is 'y'; it must match the pattern \^x.*\"a\": see its schema"):
+        asyncio.run(made.call('{"b": "y"}', "key"))
+
+
+def test_a_worker_whose_output_has_no_usable_schema_is_refused() -> None:
+    ann = Worker("ann", output={"type": "object", "properties": {"a": {"type": "strnig"}}}, model=ScriptedModel([]))
+    with pytest.raises(Invalid, match=r"worker 'ann': the schema of its output is wrong: \$\.properties\.a\.type is"):
+        Team([ann]).run_sync("Go.")

@@ -14,6 +14,7 @@ from chargehand.agents.roles import Factory, Worker
 from chargehand.agents.shape import JsonShape
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.declared import parse_duration
+from chargehand.engine.json_schema import schema_problem
 from chargehand.engine.plan import digest
 from chargehand.engine.roster import Agent
 from chargehand.errors import Invalid
@@ -110,6 +111,8 @@ def check_worker(worker: Worker, named: Mapping[str, Tool] | None = None) -> dic
         check_approvals(worker.rules, schemas(tools))
     except Invalid as error:
         raise Invalid(f"{owner}: {error}") from error
+    if isinstance(worker.output, dict) and (problem := schema_problem(worker.output)):
+        raise Invalid(f"{owner}: the schema of its output is wrong: {problem}")
     if worker.team is not None:
         _refuse_own_parts(worker, f"{owner} is a team and has", "give that to the workers of the team")
     if worker.call is not None:

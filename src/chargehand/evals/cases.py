@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from chargehand.agents.checks import LONGEST_PATTERN
 from chargehand.config.source import NotYaml, read_bytes, read_yaml
 from chargehand.engine.declared import describe_misfit
-from chargehand.engine.json_schema import schema_problem
+from chargehand.engine.json_schema import CHECKED_KEYWORDS, inner_schemas, schema_problem
 from chargehand.errors import Invalid
 
 Kind: TypeAlias = Literal["routing", "plan", "worker", "run", "verifier"]
@@ -151,10 +151,8 @@ _FIELDS: dict[Kind, frozenset[str]] = {
     "worker": _FIELDS_OF_ALL | _FIELDS_OF_RUNS | {"worker"},
     "verifier": _FIELDS_OF_ALL | {"worker", "source", "right", "wrong", "checks"},
 }
-_SCHEMA_KEYS = {
-    *("$ref", "$defs", "definitions", "anyOf", "oneOf", "enum", "const", "type", "properties", "required"),
-    *("additionalProperties", "items", "minItems", "maxItems", "minLength", "maxLength", "minimum", "maximum"),
-    *("title", "description", "default", "examples", "$schema", "$id", "$comment", "deprecated"),
+_SCHEMA_KEYS = CHECKED_KEYWORDS | {
+    *("title", "description", "default", "examples", "$schema", "$id", "$anchor", "$comment", "deprecated"),
 }
 """Keys of a schema that are checked, or say nothing of the answer."""
 
@@ -211,19 +209,10 @@ def _unchecked_keys(schema: dict[str, Any]) -> Iterator[str]:
     """Parts of a schema that would go unchecked: a grader that passes everything is none."""
     for key in schema:
         if key not in _SCHEMA_KEYS:
-            yield f"{key!r} of a schema is not checked here; leave it out, or grade by a function (python:)"
-    for part in _inner_schemas(schema):
-        yield from _unchecked_keys(part)
-
-
-def _inner_schemas(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for name in ("properties", "$defs", "definitions"):
-        yield from schema.get(name, {}).values()
-    for name in ("anyOf", "oneOf"):
-        yield from schema.get(name, ())
-    for name in ("items", "additionalProperties"):
-        if isinstance(schema.get(name), dict):  # true and false are schemas, too
-            yield schema[name]
+            yield f"{key!r} of a schema is no keyword that is checked; leave it out, or grade by a function (python:)"
+    for part in inner_schemas(schema):
+        if isinstance(part, dict):  # true and false are schemas, too
+            yield from _unchecked_keys(cast("dict[str, Any]", part))
 
 
 def name_cases(cases: Sequence[Case]) -> tuple[Case, ...]:

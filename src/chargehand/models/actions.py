@@ -152,10 +152,10 @@ def _example(schema: Mapping[str, object], name: str) -> object:
         return cast("list[object]", options)[0]
     kind = schema.get("type")
     if kind == "object":
-        fields = cast("dict[str, Json]", schema.get("properties") or {})
-        return {field: _example(shape, field) for field, shape in fields.items()}
+        fields = _object(schema.get("properties"))
+        return {field: _example(_object(shape), field) for field, shape in fields.items()}
     if kind == "array":
-        return [_example(cast("Json", schema.get("items") or {}), name)]
+        return [_example(_object(schema.get("items")), name)]
     simple: dict[object, object] = {"integer": 3, "number": 2.5, "boolean": False, "null": None}
     return simple.get(kind, f"the {name.replace('_', ' ')}".strip())
 

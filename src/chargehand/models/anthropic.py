@@ -14,13 +14,13 @@ from chargehand.models.call_errors import NOTHING, Party, Unreadable, error_in_r
 from chargehand.models.http import Events
 from chargehand.models.messages import Finish, Image, Message, Reply, Request, ToolCall, ToolSpec, Usage
 from chargehand.models.model import Hear
+from chargehand.models.strict_schemas import ANTHROPIC, strict_schema
 from chargehand.models.wire import (
     EndpointOptions,
     HttpModel,
     checked_reply,
     checked_usage,
     decode_strictly,
-    strict_schema,
 )
 
 VERSION = "2023-06-01"
@@ -58,7 +58,7 @@ class AnthropicMessages(HttpModel):
         system, turns = _write_turns(request.messages)
         body: dict[str, object] = {"model": self._name, "max_tokens": limit}
         if request.schema is not None:
-            strict = strict_schema(request.schema, optional=True)
+            strict = strict_schema(request.schema, ANTHROPIC)
             if strict is not None:
                 body["output_config"] = {"format": {"type": "json_schema", "schema": strict}}
             else:

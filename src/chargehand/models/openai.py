@@ -14,13 +14,13 @@ from chargehand.models.call_errors import NOTHING, Party, Unreadable, error_in_r
 from chargehand.models.http import Events
 from chargehand.models.messages import Finish, Image, Message, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear
+from chargehand.models.strict_schemas import OPENAI, OTHERS, strict_schema
 from chargehand.models.wire import (
     EndpointOptions,
     HttpModel,
     checked_reply,
     checked_usage,
     decode_strictly,
-    strict_schema,
 )
 
 _FIELDS = ("max_tokens", "max_completion_tokens")  # what servers call the most tokens a reply may have
@@ -54,6 +54,8 @@ class OpenAIChat(HttpModel):
         self._tokens_field = _FIELDS[second]
         self._fields_tried = {self._tokens_field}
         self._name = name
+        is_openai = self._party.place == "api.openai.com" and not name.startswith("ft:")
+        self._strict_mode = OPENAI if is_openai else OTHERS
 
     def _stream(self, hear: Hear) -> "ChatStream":
         return ChatStream(self._party, hear, reports_cost=self._reports_cost)
@@ -78,7 +80,7 @@ class OpenAIChat(HttpModel):
         if request.tools:
             body["tools"] = [{"type": "function", "function": tool} for tool in request.tools]
         if request.schema is not None:
-            strict = strict_schema(request.schema, optional=False)
+            strict = strict_schema(request.schema, self._strict_mode)
             shape = {"name": "reply", "schema": strict or request.schema, "strict": strict is not None}
             body["response_format"] = {"type": "json_schema", "json_schema": shape}
         if settings.temperature is not None:

@@ -85,7 +85,6 @@ OTHERS: dict[str, str] = {
     "cohere": "CO_API_KEY",
     "deepseek": "",
     "fireworks": "",
-    "github": "",
     "google": "",
     "google-cloud": "GOOGLE_API_KEY",
     "groq": "",
@@ -102,6 +101,18 @@ OTHERS: dict[str, str] = {
     "vercel": "VERCEL_AI_GATEWAY_API_KEY",
     "xai": "",
     "zai": "",
+}
+
+_OWN_EXTRAS = frozenset(("bedrock", "cohere", "groq", "huggingface", "mistral", "xai"))
+"""Those whose library comes with an extra of their name; the others share the extra `providers`."""
+
+# Where they are, apart from their key: what their clients call it, and the variable that holds it.
+VARIABLES: dict[str, dict[str, str]] = {
+    "azure": {"azure_endpoint": "AZURE_OPENAI_ENDPOINT", "api_version": "OPENAI_API_VERSION"},
+    "bedrock": {"region_name": "AWS_DEFAULT_REGION"},
+    "google-cloud": {"project": "GOOGLE_CLOUD_PROJECT", "location": "GOOGLE_CLOUD_LOCATION"},
+    "heroku": {"base_url": "HEROKU_INFERENCE_URL"},
+    "litellm": {"api_base": "LITELLM_BASE_URL"},
 }
 
 
@@ -123,6 +134,11 @@ def _provider(handle: str) -> str:
 def key_variable(provider: str) -> str:
     """Where the key of one of the others is looked for."""
     return OTHERS[provider] or f"{provider.upper().replace('-', '_')}_API_KEY"
+
+
+def extra_of(provider: str) -> str:
+    """Return the extra that brings the library of one of the others."""
+    return provider if provider in _OWN_EXTRAS else "providers"
 
 
 def without_secrets(text: str) -> str:

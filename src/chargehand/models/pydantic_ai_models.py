@@ -4,7 +4,7 @@ Loading this loads pydantic_ai, which takes a second: only `resolve` does, and o
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -18,10 +18,12 @@ from pydantic_ai.tools import ToolDefinition
 
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
+from chargehand.extras import install_command
 from chargehand.models.call_errors import CallFailed, Party, call_refused, connection_lost, timed_out, unreadable_reply
 from chargehand.models.http import PATIENCE, Timeouts
 from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
+from chargehand.models.providers import extra_of
 from chargehand.models.reply_limit import known_limit, reply_limit
 from chargehand.models.wire import checked_reply
 
@@ -237,20 +239,29 @@ def provider_model(
     name: str,
     key: str,
     *,
+    where: Mapping[str, str] | None = None,
     timeouts: Timeouts = PATIENCE,
     window: int = 128_000,
     variable: str,
 ) -> ProviderModel:
-    """Raises Invalid when the provider's own library or its credentials are missing."""
+    """Return a model of a provider. `where` are arguments of its client that say where it is: an endpoint, a region.
+
+    Raises:
+        Invalid: the provider's own library or its credentials are missing.
+    """
+    arguments = {**(where or {}), **({"api_key": key} if key else {})}
 
     def make_provider(kind: str) -> "Provider[object]":
-        if not key:
+        if not arguments:
             return infer_provider(kind)  # it looks for its credentials where its own library documents
         build = cast("Callable[..., Provider[object]]", infer_provider_class(kind))
-        return build(api_key=key)
+        return build(**arguments)
 
     try:
         model = models.infer_model(f"{provider}:{name}", make_provider)
-    except (exceptions.UserError, ImportError, ValueError, TypeError) as error:
+    except ImportError as error:
+        extra = extra_of(provider)
+        raise Invalid(f"{handle}: {provider} needs the extra `{extra}`: {install_command(extra)}") from error
+    except (exceptions.UserError, ValueError, TypeError) as error:
         raise Invalid(f"{handle}: {error}") from error
     return ProviderModel(handle, model, timeouts=timeouts, window=window, key=key, variable=variable)

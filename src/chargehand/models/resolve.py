@@ -44,8 +44,10 @@ from chargehand.models.providers import (
     OWN,
     RECORDED,
     RECORDING,
+    VARIABLES,
     Place,
     WireProtocolName,
+    extra_of,
     key_variable,
     without_secrets,
 )
@@ -265,15 +267,17 @@ class Finder:
         try:
             from chargehand.models.pydantic_ai_models import provider_model  # noqa: PLC0415 - it takes a second to load
         except ModuleNotFoundError as error:
-            message = f"{handle}: {provider} needs the extra `providers`: {install_command('providers')}"
-            raise Invalid(message) from error
+            extra = extra_of(provider)
+            raise Invalid(f"{handle}: {provider} needs the extra `{extra}`: {install_command(extra)}") from error
         variable = options.get("variable", "") or key_variable(provider)
         key = self._key(handle, options, variable, needed=False)
+        variables = VARIABLES.get(provider, {})
         model = provider_model(
             handle,
             provider,
             name,
             key,
+            where={argument: value for argument, named in variables.items() if (value := self._ask(named))},
             variable=variable,
             timeouts=options.get("timeouts", PATIENCE),
             window=options.get("window", _WINDOW),

@@ -1,15 +1,13 @@
-"""What both protocols share: a model behind a URL, replies read strictly, and schemas that strict modes take."""
+"""What both protocols share: a model behind a URL, and replies read strictly."""
 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from sys import maxsize
-from typing import Protocol, TypedDict, TypeVar, cast
+from typing import Protocol, TypedDict, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Raw
 
 from chargehand.engine.failure import Failure
 from chargehand.models.call_errors import (
@@ -202,62 +200,3 @@ class HttpModel(ABC):
     def _changes_request(self, status: int, words: str) -> bool:  # noqa: ARG002 - a protocol may know better
         """Whether the server refused how something was put, and it is put otherwise from now on."""
         return False
-
-
-# --- the part of a JSON Schema that providers can hold a model to
-
-_PLAIN = frozenset(("$ref", "additionalProperties", "const", "description", "enum", "required", "title", "type"))
-_BOUNDS = frozenset(
-    (
-        *("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "pattern", "format", "default"),
-        *("exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems"),
-    )
-)
-"""Strict modes refuse lengths, ranges and patterns: they are checked when the reply is there."""
-_MOST_DEPTH = 20
-
-
-def strict_schema(schema: Raw, *, optional: bool) -> Raw | None:
-    """The schema without its bounds, if a strict mode takes that; None if it does not.
-
-    Every object has to name all it may hold. Unless `optional`, it must also need all of it.
-    """
-    strict = _strict_schema(bytes(schema), optional)
-    return Raw(strict) if strict else None
-
-
-@lru_cache(maxsize=256)
-def _strict_schema(schema: bytes, optional: bool) -> bytes:  # noqa: FBT001 - a key of the cache
-    try:
-        strict = _without_bounds(msgspec.json.decode(schema), _MOST_DEPTH, optional=optional)
-    except (ValueError, RecursionError):
-        return b""
-    return msgspec.json.encode(strict) if strict.get("type") == "object" else b""
-
-
-def _without_bounds(schema: object, depth: int, *, optional: bool) -> dict[str, object]:
-    """The same schema without its bounds; ValueError where a strict mode would refuse it."""
-    if not isinstance(schema, dict) or depth == 0:
-        raise ValueError("not a schema, or nested too deep")
-    fields = cast("dict[str, object]", schema)
-    strict: dict[str, object] = {}
-    for name, part in fields.items():
-        if name in ("properties", "$defs"):
-            parts = cast("dict[str, object]", part).items()
-            strict[name] = {key: _without_bounds(value, depth - 1, optional=optional) for key, value in parts}
-        elif name == "anyOf":
-            strict[name] = [
-                _without_bounds(value, depth - 1, optional=optional) for value in cast("list[object]", part)
-            ]
-        elif name == "items":
-            strict[name] = _without_bounds(part, depth - 1, optional=optional)
-        elif name in _PLAIN:
-            strict[name] = part
-        elif name not in _BOUNDS:
-            raise ValueError(f"strict modes do not know {name}")
-    if fields.get("type") == "object" or "properties" in fields:
-        properties = cast("dict[str, object]", fields.get("properties") or {})
-        needs_all = set(properties) == set(cast("list[str]", fields.get("required") or []))
-        if fields.get("additionalProperties") is not False or not (optional or needs_all):
-            raise ValueError("an object does not name, or does not need, all it may hold")
-    return strict

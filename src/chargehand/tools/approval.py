@@ -157,8 +157,8 @@ def _read_value(text: str) -> object | None:
 
 def check_conditions(written: Conditions, tool: str, schema: Mapping[str, Any]) -> None:
     """Raise Invalid for a condition on an argument that the tool does not have, or with a value it cannot take."""
-    root = dict(schema)
-    arguments: dict[str, Any] = root.get("properties", {})
+    arguments: dict[str, Any] = schema.get("properties", {})
+    root = {key: part for key, part in schema.items() if key in ("properties", "$defs", "definitions")}
     if not written:
         raise Invalid(f"the conditions of {tool!r} are empty; name an argument, for example {{amount: '> 500'}}")
     for comparison in read_conditions(written):
@@ -166,8 +166,8 @@ def check_conditions(written: Conditions, tool: str, schema: Mapping[str, Any]) 
         if name not in arguments:
             raise Invalid(f"{tool!r} has no argument {name!r}; {did_you_mean(name, arguments)}")
         for value in comparison.values:
-            if misfits := list(problems(value, arguments[name], name, root)):
-                raise Invalid(f"a condition on {tool!r} can never be decided: {misfits[0]}")
+            if misfit := next(problems({name: value}, root), ""):
+                raise Invalid(f"a condition on {tool!r} can never be decided: {misfit.removeprefix('$.')}")
 
 
 def describe_conditions(written: Conditions) -> str:
@@ -181,8 +181,8 @@ def must_ask(written: Conditions, arguments: str, schema: Mapping[str, Any]) -> 
         given = msgspec.json.decode(arguments or "{}", type=dict[str, object])
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return True
-    parts: dict[str, dict[str, object]] = schema.get("properties", {})
-    plain = {name: part["default"] for name, part in parts.items() if "default" in part}
+    parts: dict[str, dict[str, object] | bool] = schema.get("properties", {})
+    plain = {name: part["default"] for name, part in parts.items() if isinstance(part, dict) and "default" in part}
     plain.update({name: value for name, value in given.items() if value is not None})
     return all(comparison.holds(plain) for comparison in read_conditions(written))
 

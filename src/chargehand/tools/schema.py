@@ -117,7 +117,7 @@ class Arguments(Struct, frozen=True):
         required = self.schema.get("required", ())
         parts: list[str] = []
         for name, part in self.schema["properties"].items():
-            kind = part.get("type", "see its schema")
+            kind = part.get("type", "see its schema") if isinstance(part, dict) else "see its schema"
             parts.append(f'"{name}": {kind}' if name in required else f'"{name}": {kind} (optional)')
         return f"Expected: {{{', '.join(parts)}}}"
 

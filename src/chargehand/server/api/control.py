@@ -11,7 +11,7 @@ from starlette.responses import Response
 from chargehand.agents.result import planned
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING
-from chargehand.engine.json_schema import problems
+from chargehand.engine.json_schema import problems, schema_problem
 from chargehand.engine.plan import Edge, Plan, Task, TaskId, fingerprint, in_order, needs
 from chargehand.engine.policy import Seconds
 from chargehand.engine.state import Status
@@ -219,7 +219,7 @@ def _check_shape(pending: ev.InputRequested, sent: AnswerBody) -> None:
         detail = f"the answer must be one of {listed([repr(option) for option in options])}"
         raise Problem(422, "invalid", detail, faults=[Fault("result", detail)])
     schema = pending.question.schema
-    if isinstance(schema, dict):
+    if isinstance(schema, dict) and not schema_problem(cast("object", schema)):  # a model wrote it
         misfits = [Fault("result", problem) for problem in problems(_result_of(sent), cast("dict[str, Any]", schema))]
         if misfits:
             detail = f"the answer is not of the form that is asked for: {misfits[0].message}"
