@@ -241,6 +241,8 @@ class Attempt:
             schema=schema,
             settings=ready.worker.settings,
             subject=self._subject,
+            tool_choice=self._tool_choice(),
+            asker=ready.worker.name,
         )
         spending = self._kit.spending
         reservation = spending.reserve(
@@ -277,6 +279,17 @@ class Attempt:
             for message in request.messages
         ]
         reservation.request = structs.replace(request, messages=messages)
+
+    def _tool_choice(self) -> str:
+        """Whether the model must answer now: in the last step with a schema, once it has results to answer from.
+
+        A call would come to nothing then: there is no step left in which its result could be used.
+        """
+        ready = self._equipped
+        is_last = self._steps == ready.worker.steps - 1
+        if not is_last or ready.shape is None or self._tried is None or not self._tried.returned:
+            return ""
+        return "" if may_exit(ready.worker.rules, self._calls.made) else "none"
 
     def _tools(self) -> tuple[ToolSpec, ...]:
         ready = self._equipped

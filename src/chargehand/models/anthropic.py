@@ -37,7 +37,8 @@ from chargehand.models.wire import (
 
 VERSION = "2023-06-01"
 _EMPTY = "(empty)"  # an empty text block is an error there
-_CACHES: dict[str, dict[str, str] | None] = {
+_Json: TypeAlias = dict[str, object]
+_CACHES: dict[str, _Json | None] = {
     "5m": {"type": "ephemeral"},
     "1h": {"type": "ephemeral", "ttl": "1h"},
     "off": None,
@@ -45,7 +46,6 @@ _CACHES: dict[str, dict[str, str] | None] = {
 _TIERS = {"auto": "auto", "default": "standard_only"}
 """What service tiers are called there; the others it does not have."""
 _IN_WORDS = "Reply with one JSON document and nothing else. It must fit this JSON Schema: "
-_Json: TypeAlias = dict[str, object]
 _object = msgspec.json.Decoder(dict[str, Raw])
 
 

@@ -157,6 +157,12 @@ def settings_problems(written: Mapping[str, object]) -> Iterator[tuple[str, str]
         yield "extra", f"cannot be written as JSON ({error}); use text, numbers, lists and tables"
 
 
+def ways_to_answer(settings: Settings) -> dict[str, object]:
+    """The settings besides the temperature that change what a model answers, as far as they are set."""
+    names = ("effort", "top_p", "seed", "stop", "extra")
+    return {name: value for name in names if (value := getattr(settings, name)) is not None}
+
+
 class Request(Struct, frozen=True, gc=False):
     """One call of a model. `messages` may grow once it is over: copy them to keep them.
 

@@ -91,7 +91,6 @@ class OpenAIChat(HttpModel):
         return body
 
 
-
 def _write_settings(body: dict[str, object], settings: Settings) -> None:
     if settings.temperature is not None:
         body["temperature"] = settings.temperature

@@ -35,9 +35,10 @@ def _rule(path: str, *names: str) -> FieldRule:
     return FieldRule(path, re.compile(rf"(?<![\w.-])(?:{words})(?![\w-])"))
 
 
-def _quoted_rule(path: str) -> FieldRule:
+def _quoted_rule(path: str, name: str = "") -> FieldRule:
     """The rule of a field whose name is also an English word: an error quotes it, or puts a colon behind it."""
-    return FieldRule(path, re.compile(rf"[\"'`]{path}[\"'`]|(?<![\w.-]){path}:|parameters?:? {path}\b"))
+    name = re.escape(name or path)
+    return FieldRule(path, re.compile(rf"[\"'`]{name}[\"'`]|(?<![\w.-]){name}:|parameters?:? {name}\b"))
 
 
 _RULES = (
@@ -50,12 +51,14 @@ _RULES = (
     _quoted_rule("seed"),
     _quoted_rule("stop"),
     _rule("stop_sequences"),
+    _quoted_rule("stop_sequences", "stop"),
     _rule("service_tier", "service tier"),
     _rule("parallel_tool_calls"),
     _rule("stream_options"),
     _rule("reasoning_effort", "reasoning.effort"),
     _rule("thinking"),
     _rule("output_config.effort", "effort", "output_config"),
+    _rule("thinking", "reasoning_effort", "reasoning.effort", "reasoning", "effort"),
 )
 _EFFORT_PATHS = ("reasoning_effort", "output_config.effort", "thinking")
 """Fields whose value is a level of thinking: a refused one is replaced by the nearest that the error names."""
@@ -114,7 +117,7 @@ class FieldMemory:
         """
         if status not in (400, 422):
             return ""
-        if _EFFORT_WITH_TOOLS.search(words):
+        if body.get("tools") and _EFFORT_WITH_TOOLS.search(words):
             return self._limit_effort(handle, words, body)
         if (renamed := self._rename(handle, words, body)) or not _REFUSED.search(words):
             return renamed
@@ -166,6 +169,8 @@ def memory_of(place: str, name: str, other_names: Mapping[str, str] = NO_NAMES) 
     """Return what this process has learned of the model of this name at a place.
 
     Args:
+        place: The URL that is called, or the provider.
+        name: What the model is called there.
         other_names: What else servers call fields that cannot be left out.
     """
     return _memories.setdefault((place, name), FieldMemory(other_names))
@@ -182,7 +187,7 @@ def _refused_path(words: str, param: str, body: Body) -> str:
         if _read(body, rule.path) is not None and (param == rule.path or rule.named.search(words)):
             return rule.path
     others = [name for name in body if name not in _KEPT]
-    return next((name for name in others if param == name or _quoted_rule(re.escape(name)).named.search(words)), "")
+    return next((name for name in others if param == name or _quoted_rule(name).named.search(words)), "")
 
 
 def _nearest_level(words: str, value: object) -> str:

@@ -179,7 +179,7 @@ class HttpModel(ABC):
             body = self._write(request, limit, hear)
             answer = await self._transport.post(self._endpoint, self._encode(body), stream)
             if stream is not None and answer.streamed:
-                return _noted(stream.reply(), notes)
+                return noted(stream.reply(), notes)
             if answer.status == 200:
                 break
             words = error_words(answer.body)
@@ -199,7 +199,7 @@ class HttpModel(ABC):
             reply = await asyncio.to_thread(self._read, answer.body)
         if hear is not None and reply.text:  # asked to stream, it did not: a reply all the same
             hear(reply.text)
-        return _noted(reply, notes)
+        return noted(reply, notes)
 
     def _write(self, request: Request, limit: int, hear: Hear | None) -> Body:
         """The request as the model takes it."""
@@ -238,7 +238,7 @@ class HttpModel(ABC):
         """What takes a reply that is streamed."""
 
 
-def _noted(reply: Reply, notes: Sequence[str]) -> Reply:
+def noted(reply: Reply, notes: Sequence[str]) -> Reply:
     """The reply with what the model did not take."""
     return structs.replace(reply, notice=" ".join(notes)) if notes else reply
 
