@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Literal, TypeAlias, cast
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Meta, Raw, Struct, structs
@@ -123,7 +123,7 @@ class Settings(Declared, frozen=True, cache_hash=True, forbid_unknown_fields=Tru
     """How fast and at what price the provider serves it; left out, the provider decides."""
     cache: Caching | None = None
     """How long the provider keeps what it has read: `off`, `5m` or `1h`; left out, `5m` where that can be set."""
-    extra: Mapping[str, object] | None = None
+    extra: Mapping[str, Any] | None = None
     """Further fields of the request, as the provider calls them; left out, none."""
 
     def __post_init__(self) -> None:
