@@ -174,6 +174,48 @@ async def test_a_key_for_a_url_is_named_on_purpose() -> None:
     assert (await asked_headers("vllm:m", lookup))["authorization"] == "Bearer sk-vllm"
 
 
+async def test_headers_of_a_handle_are_sent_with_every_call() -> None:
+    beta = {"anthropic-beta": "one-2026"}
+    assert (await asked_headers("anthropic:m", environment(), headers=beta))["anthropic-beta"] == "one-2026"
+    assert (await asked_headers("openai+URL#m", environment(), headers={"X-Team": "blue"}))["x-team"] == "blue"
+    lines = environment(OPENAI_CUSTOM_HEADERS="X-Team: blue\n\nX-Cost-Center: 12:7")
+    headers = await asked_headers("openai:m", lines)
+    assert (headers["x-team"], headers["x-cost-center"]) == ("blue", "12:7")
+    assert "x-team" not in await asked_headers("openai+URL#m", lines), "of no provider, they are named on purpose"
+
+
+async def test_a_header_stands_in_for_one_that_is_sent_anyway() -> None:
+    headers = await asked_headers("openai:m", environment(), headers={"AUTHORIZATION": "Basic abc"})
+    assert headers["authorization"] == "Basic abc"
+
+
+@pytest.mark.parametrize(
+    ("headers", "problem"),
+    [
+        ({"Content-Length": "5"}, "the header Content-Length is set for every call"),
+        ({"x y": "secret-1"}, "'x y' is no name of a header"),
+        ({"x-key": "secret-1\r\nx: y"}, "the header x-key is empty or holds characters"),
+        ({"x-key": ""}, "the header x-key is empty"),
+    ],
+)
+def test_a_header_that_cannot_be_sent_is_refused_without_its_value(headers: dict[str, str], problem: str) -> None:
+    with pytest.raises(Invalid, match=problem) as caught:
+        find_model("openai:m", environment(), headers=headers)
+    assert "secret-1" not in str(caught.value)
+    with pytest.raises(Invalid, match="OPENAI_CUSTOM_HEADERS holds a line that is no header") as caught:
+        find_model("openai:m", environment(OPENAI_CUSTOM_HEADERS="secret-1"))
+    assert "secret-1" not in str(caught.value)
+
+
+async def test_the_value_of_a_header_is_in_no_message() -> None:
+    async with loopback(lambda _: whole({"error": {"message": "who is token-77?"}}, 401)) as server:
+        finder = Finder(environment())
+        async with closing(finder):
+            with pytest.raises(ModelFailed) as caught:
+                await finder.find(f"openai+{server.url}#m", headers={"x-key": "token-77"}).reply(HELLO)
+        assert "token-77" not in str(caught.value)
+
+
 async def test_models_of_one_credential_share_a_limiter_and_nothing_else_does() -> None:
     finder = Finder(environment(OTHER="sk-other"), paces={"openai": Pace(concurrency=3)})
     async with closing(finder):

@@ -328,8 +328,9 @@ class Finder:
         headers = options.get("headers")
         if headers is None:
             headers = _read_headers(place.headers, self._ask(place.headers))
-        self._keys.update(checked_headers(handle, headers).values())
-        return headers
+        checked = checked_headers(handle, headers)
+        self._keys.update(checked.values())
+        return checked
 
     def _ask(self, variable: str) -> str:
         return (self._lookup(variable) or "").strip() if variable else ""

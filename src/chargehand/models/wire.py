@@ -132,6 +132,7 @@ class HttpModel(ABC):
             free=options.get("free", False),
         )
         own_headers = checked_headers(handle, options.get("headers", {}))
+        replaced = {name.lower() for name in own_headers}
         transport = options.get("transport")
         self._transport = transport or Transport()
         self._owned = transport is None
@@ -147,7 +148,7 @@ class HttpModel(ABC):
         self._endpoint = Endpoint(
             party=self._party,
             url=url,
-            headers={**headers, **own_headers},
+            headers={name: value for name, value in headers.items() if name.lower() not in replaced} | own_headers,
             timeouts=options.get("timeouts", PATIENCE),
             max_bytes=options.get("max_bytes", MOST_BYTES),
         )
@@ -259,7 +260,7 @@ _OWN_HEADERS = frozenset(
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 
-def checked_headers(handle: str, headers: Mapping[str, str]) -> Mapping[str, str]:
+def checked_headers(handle: str, headers: Mapping[str, str]) -> dict[str, str]:
     """The headers that are sent with every call of a model; Invalid, without their values, where one cannot be."""
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
@@ -268,7 +269,7 @@ def checked_headers(handle: str, headers: Mapping[str, str]) -> Mapping[str, str
             raise Invalid(f"{handle}: the header {name} is set for every call; leave it out of headers")
         if not value or not value.isascii() or not value.isprintable():
             raise Invalid(f"{handle}: the header {name} is empty or holds characters that no header can carry")
-    return headers
+    return dict(headers)
 
 
 # --- the part of a JSON Schema that providers can hold a model to
