@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Generator
 
 import pytest
 from msgspec import Raw
@@ -13,7 +12,7 @@ from chargehand.models.guard import Guarded
 from chargehand.models.http import Timeouts
 from chargehand.models.messages import Effort, Message, Reply, Request, Settings, ToolSpec
 from chargehand.models.openai import OpenAIChat
-from chargehand.models.refused_fields import FieldMemory, forget_refusals
+from chargehand.models.refused_fields import FieldMemory
 from chargehand.models.testing.fault_server import FaultServer
 from chargehand.models.testing.field_rules import FIELD_MODES
 from chargehand.models.wire import HttpModel
@@ -23,13 +22,6 @@ from tests.support.closing import closing
 PATIENT = Timeouts(connect=20.0, first=20.0, whole=20.0, idle=20.0, total=30.0)
 TOOL = ToolSpec("add", "adds", Raw(b'{"type":"object","properties":{}}'))
 MODELS: dict[str, type[HttpModel]] = {"openai": OpenAIChat, "anthropic": AnthropicMessages}
-
-
-@pytest.fixture(autouse=True)
-def _anew() -> Generator[None]:
-    forget_refusals()
-    yield
-    forget_refusals()
 
 
 def asking(settings: Settings, *tools: ToolSpec) -> Request:
@@ -203,6 +195,7 @@ def test_words_of_providers_name_the_field_that_goes(words: str, gone: str) -> N
         ("temperature: must not stop the seed of thinking", "", 400),
         ("the stop was not supported by the seed", "", 400),
         ("temperature is too hot for us", "", 400),
+        ("temperature: Input should be less than or equal to 1", "", 400),
     ],
 )
 def test_other_words_take_nothing_away(words: str, param: str, status: int) -> None:
@@ -213,6 +206,12 @@ def test_other_words_take_nothing_away(words: str, param: str, status: int) -> N
 def test_the_field_that_an_error_blames_goes_though_its_words_do_not_name_it() -> None:
     body: dict[str, object] = {"model": "m", "stop": ["x"], "seed": 1}
     assert learn("That is not supported with this model.", body, "stop") == {"model": "m", "seed": 1}
+
+
+def test_levels_that_a_server_lists_are_enough_to_replace_one() -> None:
+    words = "reasoning_effort: Input should be 'low', 'medium' or 'high'"
+    assert learn(words, {"reasoning_effort": "xhigh"}) == {"reasoning_effort": "high"}
+    assert learn(words, {"reasoning_effort": "none"}) == {"reasoning_effort": "low"}
 
 
 def test_a_replacement_that_is_refused_too_is_left_out() -> None:

@@ -18,7 +18,6 @@ from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.messages import Effort, Message, Request, Settings, ToolSpec
 from chargehand.models.openai import OpenAIChat
 from chargehand.models.pydantic_ai_models import ProviderModel
-from chargehand.models.refused_fields import forget_refusals
 from chargehand.models.testing.scripted import digest
 from chargehand.models.wire import HttpModel
 
@@ -26,11 +25,6 @@ TOOL = ToolSpec("add", "adds", Raw(b'{"type":"object","properties":{}}'))
 SCHEMA = Raw(b'{"type":"object","properties":{},"required":[],"additionalProperties":false}')
 HELLO = Message("user", "hello")
 OPENAI = "https://api.openai.com/v1"
-
-
-@pytest.fixture(autouse=True)
-def _anew() -> None:
-    forget_refusals()
 
 
 # --- what may be declared
@@ -190,6 +184,9 @@ def test_a_reply_too_short_to_think_in_is_asked_for_without_thinking() -> None:
     body = model._write(Request([HELLO], settings=Settings(effort="high")), 1_000, None)
     assert "thinking" not in body
     assert "leave no room to think" in model.card.notice
+    told = model.card.notice
+    model._write(Request([HELLO], settings=Settings(effort="high")), 1_001, None)
+    assert model.card.notice == told, "once, however many replies are short"
 
 
 def test_effort_stands_beside_the_schema() -> None:

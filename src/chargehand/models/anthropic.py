@@ -146,7 +146,7 @@ class AnthropicMessages(HttpModel):
         elif budget >= _LEAST_BUDGET:
             body["thinking"] = {"type": "enabled", "budget_tokens": budget}
         else:
-            self._skip("effort", f"replies of {limit:,} tokens leave no room to think")
+            self._skip("effort", "some replies are so short that they leave no room to think")
         if rule.takes_effort:
             body["output_config"] = {"effort": rule.most if effort == "max" else effort}
 

@@ -69,7 +69,7 @@ _UNKNOWN = r"unsupported|not supported|unknown|unrecognized|unexpected|extra|not
 _UNKNOWN_FIELD = re.compile(_UNKNOWN, re.IGNORECASE)
 _REFUSED = re.compile(
     rf"{_UNKNOWN}|not allowed|not available|deprecated|(?:does not|doesn't) (?:support|take|accept)|cannot both be"
-    r"|may only be|(?:input should|must) be|invalid (?:value|service)|unknown variant|no longer",
+    r"|may only be|invalid service|no longer",
     re.IGNORECASE,
 )
 _SUPPORTED = re.compile(r"support(?:s|ed)[\w ]*(?:are|is)?:|expected|should be|must be|one of", re.IGNORECASE)
@@ -119,13 +119,13 @@ class FieldMemory:
             return ""
         if body.get("tools") and _EFFORT_WITH_TOOLS.search(words):
             return self._limit_effort(handle, words, body)
-        if (renamed := self._rename(handle, words, body)) or not _REFUSED.search(words):
+        if renamed := self._rename(handle, words, body):
             return renamed
         path = _refused_path(words, param, body)
-        if not path:
-            return ""
         value = _read(body, path)
         nearest = _nearest_level(words, value) if path in _EFFORT_PATHS else ""
+        if not path or not (nearest or _REFUSED.search(words)):
+            return ""
         replacements = [new for (replaced, _), new in self._replaced.items() if replaced == path]
         if nearest and value not in replacements:
             self._replaced[path, value] = nearest
