@@ -21,6 +21,7 @@ from typing import Protocol
 import pytest
 from hypothesis import settings
 
+from chargehand.models.refused_fields import forget_refusals
 from tests.cli.forked import fork_server, use_fork_server
 from tests.postgres import PostgresServer, postgres_server
 from tests.support.hunts import use_full_size
@@ -35,6 +36,12 @@ _TENANTS = (f"tenant-{number}" for number in itertools.count(1))
 
 settings.register_profile("same each time", deadline=10_000, derandomize=True)
 settings.register_profile("thorough", deadline=10_000, max_examples=500)
+
+
+@pytest.fixture(autouse=True)
+def _no_refusals_remembered() -> None:
+    """A process remembers what models refused, by their address: a test may get the port of an earlier one."""
+    forget_refusals()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

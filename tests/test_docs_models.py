@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -9,6 +10,7 @@ from chargehand.models.guard import BREAKING, RETRY
 from chargehand.models.http import MOST_BYTES, PATIENCE
 from chargehand.models.limits import Pace
 from chargehand.models.local import CATALOG, CatalogModel
+from chargehand.models.messages import Caching, Effort, ServiceTier, Settings
 from chargehand.models.providers import OTHERS, OWN, Place, key_variable
 from chargehand.models.resolve import Finder
 from chargehand.models.testing.fault_server import MODES
@@ -34,6 +36,18 @@ def test_every_other_provider_is_named_with_its_key() -> None:
     assert [name for name in OTHERS if f"`{name}`" not in PAGE] == []
     assert [name for name, key in OTHERS.items() if key and f"`{key}` ({name})" not in PLAIN] == []
     assert key_variable("groq") == "GROQ_API_KEY"
+
+
+def test_every_setting_has_its_line_with_all_its_values() -> None:
+    table = PAGE.partition("## Settings")[2].partition("```yaml")[0]
+    lines = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", table, re.MULTILINE))
+    assert set(lines) == set(Settings.__struct_fields__)
+    for name, words in (("effort", Effort), ("service_tier", ServiceTier), ("cache", Caching)):
+        assert lines[name] == ", ".join(f"`{word}`" for word in get_args(words))
+
+
+def test_every_variable_for_headers_is_named() -> None:
+    assert [place.headers for place in OWN.values() if f"`{place.headers}`" not in PAGE] == []
 
 
 def test_every_option_of_a_model_is_named() -> None:

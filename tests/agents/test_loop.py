@@ -382,6 +382,46 @@ async def test_settings_reach_the_model() -> None:
     assert script.requests[1].settings == Settings(temperature=0.5, max_tokens=77)
 
 
+async def test_in_the_last_step_a_model_with_a_schema_must_answer_once_it_has_results() -> None:
+    counted = '{"name": "apples", "count": 12}'
+    script = model(work=[calls(call("look", place="x")), calls(call("look", place="y")), counted])
+    found = await team(script, Worker("ann", tools=[look], output=Count, steps=3), policy=ONCE).run("Count")
+    assert found.results == {"t1": {"name": "apples", "count": 12}}
+    assert [request.tool_choice for request in script.requests[1:4]] == ["", "", "none"]
+    assert [request.asker for request in script.requests[:2]] == ["supervisor", "ann"]
+
+
+@pytest.mark.parametrize(
+    "worker",
+    [
+        Worker("ann", tools=[look], output=Count, steps=1),
+        Worker("ann", tools=[look], steps=2),
+        Worker("ann", tools=[look, add], output=Count, steps=2, rules=[RequiredBeforeExit("add")]),
+    ],
+)
+async def test_nothing_is_forced_without_results_a_schema_or_leave_to_answer(worker: Worker) -> None:
+    script = model(work=lambda _: calls(call("look", place="x")))
+    await team(script, worker, policy=ONCE).run("Count")
+    choices = [request.tool_choice for request in script.requests if request.asker == "ann"]
+    assert len(choices) >= worker.steps
+    assert set(choices) == {""}
+
+
+async def test_in_the_last_step_the_one_tool_is_forced_with_which_an_attempt_must_end() -> None:
+    rules = [ExitLoop("add"), RequiredBeforeExit("add")]
+    script = model(work=[calls(call("look", place="x")), calls(call("add", a=2, b=2))])
+    found = await team(script, Worker("ann", tools=[add, look], rules=rules, steps=2), policy=ONCE).run("Count")
+    assert found.results == {"t1": 4}
+    assert [request.tool_choice for request in script.requests[1:3]] == ["", "add"]
+
+
+async def test_what_a_model_did_not_take_is_noted() -> None:
+    notice = "openai:m: temperature is not taken, and is left out."
+    found = await worked(Reply("12 apples", notice=notice))
+    notes = [one.text for one in of_kind(found.entries, ev.Noted) if isinstance(one, ev.Noted)]
+    assert notice in notes
+
+
 async def test_instructions_in_a_result_stay_inside_its_envelope() -> None:
     @tool
     def read() -> str:

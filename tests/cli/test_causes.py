@@ -58,6 +58,15 @@ async def test_a_model_that_the_provider_does_not_have_is_told_once_with_names_t
     assert done.stderr.count("404") == 1, done.stderr
 
 
+async def test_an_effort_that_a_model_does_not_take_is_noted_and_the_run_goes_on(tmp_path: Path) -> None:
+    async with FaultServer() as server:
+        model = f"openai+{server.url('never-thinks')}#m"
+        words = ("run", "What is the level of the river?", "--model", model, "--effort", "max", "--jsonl")
+        done = await asyncio.to_thread(chargehand, folder(tmp_path), *words)
+    assert "reasoning_effort is not taken, and is left out" in done.stdout
+    assert server.requests["never-thinks"] > 1
+
+
 def test_doctor_names_the_models_that_may_be_meant(tmp_path: Path) -> None:
     (tmp_path / "team.yaml").write_text(f"{TEAM}defaults: {{model: 'openai:gpt-55-mni'}}\n")
     (tmp_path / "gauges.py").write_text(TOOLS)

@@ -115,6 +115,9 @@ WANTED: dict[str, Want] = {
     "bad-utf8": NO_REPLY,
     "split-utf8": Want("reply", "reply", text="Grüße, 世界 🦩"),
     "odd-lines": ANSWERED,
+    "always-thinks": ANSWERED,
+    "never-thinks": ANSWERED,
+    "thinks-without-tools": ANSWERED,
 }
 
 

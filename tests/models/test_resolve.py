@@ -14,6 +14,7 @@ from chargehand.models.http import Timeouts
 from chargehand.models.limits import Pace
 from chargehand.models.messages import Message, Request
 from chargehand.models.model import Model, ModelFailed
+from chargehand.models.openai import OpenAIChat
 from chargehand.models.prices import flat
 from chargehand.models.providers import OTHERS, OWN, key_variable
 from chargehand.models.resolve import Finder, Lookup, Options, find_model, models_folder
@@ -172,6 +173,59 @@ async def test_a_key_for_a_url_is_named_on_purpose() -> None:
     assert (await asked_headers("openai+URL#m", lookup, variable="MY_KEY"))["authorization"] == "Bearer sk-mine"
     assert (await asked_headers("openai+URL#m", lookup, key="sk-given"))["authorization"] == "Bearer sk-given"
     assert (await asked_headers("vllm:m", lookup))["authorization"] == "Bearer sk-vllm"
+
+
+async def test_headers_of_a_handle_are_sent_with_every_call() -> None:
+    beta = {"anthropic-beta": "one-2026"}
+    assert (await asked_headers("anthropic:m", environment(), headers=beta))["anthropic-beta"] == "one-2026"
+    assert (await asked_headers("openai+URL#m", environment(), headers={"X-Team": "blue"}))["x-team"] == "blue"
+    lines = environment(OPENAI_CUSTOM_HEADERS="X-Team: blue\n\nX-Cost-Center: 12:7")
+    headers = await asked_headers("openai:m", lines)
+    assert (headers["x-team"], headers["x-cost-center"]) == ("blue", "12:7")
+    assert "x-team" not in await asked_headers("openai+URL#m", lines), "of no provider, they are named on purpose"
+
+
+def test_a_header_stands_in_for_one_that_is_sent_anyway() -> None:
+    model = OpenAIChat("openai:m", "http://127.0.0.1:1/v1", "m", "sk-1", headers={"AUTHORIZATION": "Basic abc"})
+    _, headers, _ = model._endpoint.ready()
+    assert [value for name, value in headers.items() if name.lower() == "authorization"] == ["Basic abc"]
+
+
+async def test_the_value_of_a_header_is_in_no_recording(tmp_path: Path) -> None:
+    file = tmp_path / "calls.jsonl"
+    async with loopback(lambda _: whole(CHAT)) as server:
+        finder = Finder(environment(OPENAI_BASE_URL=server.url, OPENAI_CUSTOM_HEADERS="x-key: token-77"))
+        async with closing(finder):
+            await finder.find(f"recording:{file}#openai:m").reply(Request((Message("user", "Is it token-77?"),)))
+    assert server.asked[0].headers["x-key"] == "token-77"
+    assert "token-77" not in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("headers", "problem"),
+    [
+        ({"Content-Length": "5"}, "the header Content-Length is set for every call"),
+        ({"x y": "secret-1"}, "'x y' is no name of a header"),
+        ({"x-key": "secret-1\r\nx: y"}, "the header x-key is empty or holds characters"),
+        ({"x-key": ""}, "the header x-key is empty"),
+    ],
+)
+def test_a_header_that_cannot_be_sent_is_refused_without_its_value(headers: dict[str, str], problem: str) -> None:
+    with pytest.raises(Invalid, match=problem) as caught:
+        find_model("openai:m", environment(), headers=headers)
+    assert "secret-1" not in str(caught.value)
+    with pytest.raises(Invalid, match="OPENAI_CUSTOM_HEADERS holds a line that is no header") as caught:
+        find_model("openai:m", environment(OPENAI_CUSTOM_HEADERS="secret-1"))
+    assert "secret-1" not in str(caught.value)
+
+
+async def test_the_value_of_a_header_is_in_no_message() -> None:
+    async with loopback(lambda _: whole({"error": {"message": "who is token-77?"}}, 401)) as server:
+        finder = Finder(environment())
+        async with closing(finder):
+            with pytest.raises(ModelFailed) as caught:
+                await finder.find(f"openai+{server.url}#m", headers={"x-key": "token-77"}).reply(HELLO)
+        assert "token-77" not in str(caught.value)
 
 
 async def test_models_of_one_credential_share_a_limiter_and_nothing_else_does() -> None:

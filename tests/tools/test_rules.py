@@ -195,3 +195,19 @@ def test_rules_that_passed_the_check_never_leave_an_attempt_without_a_way_on(
             break
         made.append(Called(step, data.draw(st.sampled_from(strategies)), data.draw(st.sampled_from(["", "a", "b"]))))
     assert r.allowed(rules, made, TOOLS) or not r.may_exit(rules, made)
+
+
+@pytest.mark.parametrize(
+    ("rules", "made", "end"),
+    [
+        ([r.ExitLoop("send")], (), ""),  # a plain answer ends it, too
+        ([r.ExitLoop("send"), r.RequiredBeforeExit("send")], (), "send"),
+        ([r.ExitLoop("send"), r.RequiredBeforeExit("look")], (), ""),  # sending would not end it yet
+        ([r.ExitLoop("send"), r.RequiredBeforeExit("look"), r.RequiredBeforeExit("send")], ("look",), "send"),
+        ([r.ExitLoop("send"), r.ExitLoop("save"), r.ContinueLoop("look")], ("look",), ""),  # either would end it
+        ([r.ExitLoop("send"), r.ContinueLoop("look")], ("look",), "send"),
+        ([r.RequiredBeforeExit("look")], (), ""),
+    ],
+)
+def test_the_only_tool_with_which_an_attempt_must_end(rules: list[ToolRule], made: tuple[str, ...], end: str) -> None:
+    assert r.only_end(rules, calls(*made), ("look", "send", "save")) == end

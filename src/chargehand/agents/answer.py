@@ -13,6 +13,7 @@ from chargehand.agents.answer_format import AnswerFormatter, formatter_of, short
 from chargehand.agents.inputs import by_id, gap_text, last_tasks, read_inputs, result_text, today
 from chargehand.agents.recall import BlockView, instructions, material, shortened
 from chargehand.agents.spending import Reservation, cut_off, too_expensive
+from chargehand.agents.supervision import ASKER
 from chargehand.agents.writer import Writer, WriterCalls
 from chargehand.code_errors import mistake_failure
 from chargehand.engine.budget import NOTHING
@@ -240,7 +241,8 @@ def _request(writer: Writer, brief: Brief, results: Sequence[Given], text: str, 
         manner = "Be brief: only the essentials."
     system = writer.system("answer", {"manner": manner}) + more
     user = f"Request: {brief.goal}\n\n{today(brief)}\n\n{text}".strip()
-    return Request((Message("system", system), Message("user", user)), settings=writer.settings, subject=subject)
+    messages = (Message("system", system), Message("user", user))
+    return Request(messages, settings=writer.settings, subject=subject, asker=ASKER)
 
 
 def with_gaps(text: str, gaps: Sequence[Gap]) -> str:

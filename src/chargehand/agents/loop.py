@@ -35,7 +35,7 @@ from chargehand.models.partial_text import missing_parts
 from chargehand.models.reply_limit import longer_limit, reply_limit
 from chargehand.models.request_facts import Working
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
-from chargehand.tools.rules import allowed, may_exit, must_exit
+from chargehand.tools.rules import allowed, may_exit, must_exit, only_end
 
 _REPAIRS = 2
 _MAX_MISSING = 20
@@ -241,6 +241,8 @@ class Attempt:
             schema=schema,
             settings=ready.worker.settings,
             subject=self._subject,
+            tool_choice=self._tool_choice(),
+            asker=ready.worker.name,
         )
         spending = self._kit.spending
         reservation = spending.reserve(
@@ -277,6 +279,21 @@ class Attempt:
             for message in request.messages
         ]
         reservation.request = structs.replace(request, messages=messages)
+
+    def _tool_choice(self) -> str:
+        """How the model must end in the last step: by an answer, or by the one tool that rules leave for it.
+
+        Any other call would come to nothing: there is no step left in which its result could be used. An answer is
+        only forced where it has a schema, and once there are results to answer from.
+        """
+        ready = self._equipped
+        if self._steps < ready.worker.steps - 1:
+            return ""
+        rules = ready.worker.rules
+        if rules and may_exit(rules, self._calls.made):
+            return only_end(rules, self._calls.made, tuple(ready.tools))
+        has_results = self._tried is not None and bool(self._tried.returned) and not self._tried.circle
+        return "none" if ready.shape is not None and has_results else ""
 
     def _tools(self) -> tuple[ToolSpec, ...]:
         ready = self._equipped

@@ -58,7 +58,7 @@ class AttemptKeys(Declared, frozen=True, kw_only=True):
     timeout: WrittenDuration = 300.0
     """How long one attempt may take, in seconds or as text (`"5m"`)."""
     settings: Settings = Settings()
-    """Temperature and the longest reply of its model."""
+    """How its model samples, how much it thinks, and how long its replies may be."""
 
 
 class WorkerKeys(AttemptKeys, frozen=True, kw_only=True):
@@ -231,7 +231,7 @@ class SupervisorKeys(Declared, frozen=True, kw_only=True):
     team that works for another does so in that other's process unless it has a queue.
     """
     settings: Settings = Settings()
-    """Temperature and the longest reply of its models."""
+    """How its models sample, how much they think, and how long their replies may be."""
 
 
 class Supervisor(SupervisorKeys, frozen=True, kw_only=True):

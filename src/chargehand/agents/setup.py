@@ -22,7 +22,7 @@ from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Access, Block, Grant
 from chargehand.memory.catalog import Memory
 from chargehand.memory.session import OpenMemory
-from chargehand.models.messages import Message, ToolSpec
+from chargehand.models.messages import Message, ToolSpec, ways_to_answer
 from chargehand.models.model import Model
 from chargehand.models.request_facts import Skill, WorkerCard
 from chargehand.text.words import did_you_mean, listed
@@ -188,6 +188,8 @@ def roster_agent(worker: Worker, model: str) -> Agent:
     if worker.contacts:
         parts.append(" ".join(worker.contacts))
     parts.append("" if worker.output is None else msgspec.json.encode(JsonShape(worker.output).schema).decode())
+    if ways := ways_to_answer(worker.settings):
+        parts.append(msgspec.json.encode(ways, order="deterministic").decode())
     return structs.replace(agent, spec=digest(*parts))
 
 

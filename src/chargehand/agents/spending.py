@@ -231,6 +231,8 @@ class Spending:
             except Exception as error:  # noqa: BLE001 - a foreign model may raise anything; the next one may answer
                 failed.append((model, model_failed(error)))
                 continue
+            if reply.notice:
+                context.note(reply.notice)
             if self.capped:
                 self.observations.of(model).add_reply(model.card, read=reservation.read, limit=limit, reply=reply)
             used = None if reply.usage is None else _billed(model, reply.usage, reply.micros, reserved)

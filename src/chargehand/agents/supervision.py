@@ -153,7 +153,11 @@ class ModelQuestion(Struct, frozen=True, gc=False, kw_only=True):
         shared = material(self.blocks, (), self.nonce, cut).strip()
         user = "\n\n".join(part for part in (shared, *self.parts) if part)
         messages = (Message("system", system), Message("user", user))
-        return Request(messages, schema=self.schema, settings=role.settings, subject=self.subject)
+        return Request(messages, schema=self.schema, settings=role.settings, subject=self.subject, asker=ASKER)
+
+
+ASKER = "supervisor"
+"""Who asks, for the caches of providers."""
 
 
 class SupervisorCalls:

@@ -7,7 +7,7 @@ from msgspec import Struct, structs
 
 from chargehand.agents.inputs import origin_of, tokens, value_text
 from chargehand.agents.spending import Reservation
-from chargehand.agents.supervision import SupervisorCalls, SupervisorRole
+from chargehand.agents.supervision import ASKER, SupervisorCalls, SupervisorRole
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine.budget import NOTHING
 from chargehand.models.messages import Message, Request, wrap
@@ -144,7 +144,7 @@ async def _shorten(calls: WriterCalls, goal: str, groups: Sequence[Sequence[Piec
         tasks = tuple(dict.fromkeys(task for piece in group for task in piece.tasks))
         text = f"Request: {goal}\n\nFrom {', '.join(f'[{task}]' for task in tasks)}:\n{join_pieces(group, nonce)}"
         messages = (Message("system", calls.writer.prompts.text("reduce")), Message("user", text))
-        request = Request(messages, settings=calls.writer.settings)
+        request = Request(messages, settings=calls.writer.settings, asker=ASKER)
         reservation = await calls.hold(request, extra=True, at_most=_MAX_TOKENS)
         if reservation is None:
             for call, _ in reserved:

@@ -141,6 +141,11 @@ _SHARED: Options = {
         "type": model_handle,
         "help": f"model of every worker: openai:gpt-5-mini, {BUILT_IN} ...",
     },
+    "--effort": {
+        "metavar": "LEVEL",
+        "choices": ("none", "low", "medium", "high", "max"),
+        "help": "thinking: none, low, medium, high or max",
+    },
     "--price": {
         "metavar": "IN/OUT",
         "type": token_price,
@@ -229,7 +234,7 @@ _SHARED: Options = {
         "help": "every event, with what models are asked and say",
     },
 }
-TEAM = ("--team", "--model", "--price", "--memory")
+TEAM = ("--team", "--model", "--effort", "--price", "--memory")
 """The options that name a team."""
 
 

@@ -140,7 +140,13 @@ _MAY_HAVE_ANSWERED = (0, 3, 5)  # exit codes
 
 def load_team_of(options: Namespace) -> Team:
     """The team that the options name, with a budget that can be kept; a warning, where that is one on calls."""
-    team = load_team(options.team, model=options.model or "", memory=USUAL_MEMORY, elsewhere=options.memory)
+    team = load_team(
+        options.team,
+        model=options.model or "",
+        effort=options.effort,
+        memory=USUAL_MEMORY,
+        elsewhere=options.memory,
+    )
     tracing = listener_from(os.environ)
     if tracing is not None:
         team.add_listener(tracing)
@@ -173,7 +179,13 @@ def team_arguments(options: Namespace) -> tuple[str, ...]:
     """The words that name the same team again."""
     price = options.price.text if options.price else None
     memory = None if isinstance(options.memory, PostgresUrl) else options.memory  # --store names it
-    values = {"--team": options.team, "--model": options.model, "--price": price, "--memory": memory}
+    values = {
+        "--team": options.team,
+        "--model": options.model,
+        "--effort": options.effort,
+        "--price": price,
+        "--memory": memory,
+    }
     return tuple(word for option, value in values.items() if value for word in (option, str(value)))
 
 

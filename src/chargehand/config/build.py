@@ -43,7 +43,7 @@ from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import Memory
 from chargehand.memory.chunking import source_files
-from chargehand.models.messages import Settings
+from chargehand.models.messages import Effort, Settings
 from chargehand.store_url import PostgresUrl, StoreUrl, postgres_url
 from chargehand.text.words import listed
 from chargehand.tools import rules
@@ -71,6 +71,8 @@ class Overrides(Struct, frozen=True):
     """Where memory is kept when the file does not say."""
     elsewhere: StoreUrl | None = None
     """Where memory is kept whatever the file says."""
+    effort: Effort | None = None
+    """How much every model thinks."""
 
 
 class TeamBuild(Struct):
@@ -128,6 +130,12 @@ class TeamBuild(Struct):
     def handle(self, written: str) -> str:
         """A model handle, or what stands in for every one of them."""
         return self.overrides.model or written
+
+    def settings(self, own: Settings) -> Settings:
+        """The settings of a worker or the supervisor, with the defaults of the file and what stands in for both."""
+        merged = merge_settings(own, self.shape.defaults.settings)
+        effort = self.overrides.effort
+        return merged if effort is None else structs.replace(merged, effort=effort)
 
     def written_keys(self, *path: str) -> list[str]:
         """The keys that the file has in a table; none where it is not there."""
@@ -382,7 +390,7 @@ def _worker_keys(build: TeamBuild, shape: WorkerShape, path: Path) -> dict[str, 
     for key, value in _keys_of(build.shape.defaults, AttemptKeys).items():
         if key not in written:
             keys[key] = value
-    keys["settings"] = merge_settings(shape.settings, build.shape.defaults.settings)
+    keys["settings"] = build.settings(shape.settings)
     return keys | {"description": shape.description, "estimate": amount_of(shape.estimate)}
 
 

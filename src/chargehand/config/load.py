@@ -19,7 +19,6 @@ from chargehand.config.build import (
     make_checks,
     make_mcp_server,
     make_strategy,
-    merge_settings,
     read_prompts,
 )
 from chargehand.config.environment import Lookup, lookup_beside
@@ -32,6 +31,7 @@ from chargehand.engine.declared import check_declared
 from chargehand.engine.policy import Policy
 from chargehand.errors import Invalid
 from chargehand.memory.catalog import Memory
+from chargehand.models.messages import Effort
 from chargehand.models.providers import BUILT_IN
 from chargehand.models.resolve import check_handle
 from chargehand.store_url import PostgresUrl, StoreUrl, postgres_url
@@ -48,20 +48,24 @@ def load_team(
     path: File | str | None = None,
     *,
     model: str = "",
+    effort: Effort | None = None,
     memory: File | str | None = None,
     elsewhere: StoreUrl | None = None,
 ) -> Team:
     """The team of a file or folder; without one, that of the nearest `team.yaml` upwards, else the bundled one.
 
     `module:attribute` names a `Team` that is written in Python, or a function without arguments that makes one.
-    `model` stands in for every model the file names. `memory` is where memory is kept when the file does not say;
-    left out, in this process alone. `elsewhere` is where it is kept whatever the file says.
+    `model` stands in for every model the file names, and `effort` for how much any of them thinks. `memory` is where
+    memory is kept when the file does not say; left out, in this process alone. `elsewhere` is where it is kept whatever
+    the file says.
     """
     if model:
         check_handle(model)
     if is_python_name(path):
+        if effort is not None:
+            raise Invalid(f"{str(path)!r} is written in Python, where effort is set; leave out the effort {effort!r}")
         return _python_team(str(path), model, memory, elsewhere)
-    build = _read_members(path, Overrides(model, memory, elsewhere))
+    build = _read_members(path, Overrides(model, memory, elsewhere, effort))
     team = build_team(build)
     refuse(str(build.source.file), build.findings)
     assert team is not None, "a team without findings"
@@ -168,7 +172,7 @@ def build_team(build: TeamBuild) -> Team | None:
         ask_person=shape.ask_person,
         timeout=shape.timeout,
         queue=shape.queue,
-        settings=merge_settings(shape.settings, defaults.settings),
+        settings=build.settings(shape.settings),
         strategy=make_strategy(build),
         combine=shape.combine,
         prompts=read_prompts(build),

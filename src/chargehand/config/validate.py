@@ -13,6 +13,7 @@ from msgspec import Struct, inspect
 from chargehand.config.schema import TeamShape, bare_type, scalar_of
 from chargehand.config.source import FileFinding, FileSource, Path, near, scalar_value
 from chargehand.engine.declared import nearest_keyword, synonym_of
+from chargehand.models.messages import Settings, settings_problems
 from chargehand.text.words import listed
 
 _MOST = 100
@@ -102,6 +103,10 @@ class _Fitting(Struct):
             if key in fields:
                 fitted[key] = self.read(item, fields[key].type, (*path, key))
         valid = {key: item for key, item in fitted.items() if item is not _WRONG}
+        if kind.cls is Settings:
+            for key, problem in tuple(settings_problems(valid)):
+                valid.pop(key, None)
+                self._wrong((*path, key), problem)
         is_whole = all(name in valid for name, field in fields.items() if field.required)
         return valid if is_whole or not path else _WRONG
 

@@ -3,16 +3,28 @@
 Replies are read strictly: what is not as it should be fails. Retries, limits and prices are the guard's business.
 """
 
+import re
 from base64 import b64encode
 from collections.abc import Sequence
-from typing import TypeAlias, Unpack
+from typing import TypeAlias, Unpack, cast
 
 import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.models.call_errors import NOTHING, Party, Unreadable, error_in_reply, is_present
 from chargehand.models.http import Events
-from chargehand.models.messages import Finish, Image, Message, Reply, Request, ToolCall, ToolSpec, Usage
+from chargehand.models.messages import (
+    Effort,
+    Finish,
+    Image,
+    Message,
+    Reply,
+    Request,
+    Settings,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
 from chargehand.models.model import Hear
 from chargehand.models.strict_schemas import ANTHROPIC, strict_schema
 from chargehand.models.wire import (
@@ -25,10 +37,47 @@ from chargehand.models.wire import (
 
 VERSION = "2023-06-01"
 _EMPTY = "(empty)"  # an empty text block is an error there
-_CACHE = {"type": "ephemeral"}
-_IN_WORDS = "Reply with one JSON document and nothing else. It must fit this JSON Schema: "
 _Json: TypeAlias = dict[str, object]
+_CACHES: dict[str, _Json | None] = {
+    "5m": {"type": "ephemeral"},
+    "1h": {"type": "ephemeral", "ttl": "1h"},
+    "off": None,
+}
+_TIERS = {"auto": "auto", "default": "standard_only"}
+"""What service tiers are called there; the others it does not have."""
+_IN_WORDS = "Reply with one JSON document and nothing else. It must fit this JSON Schema: "
 _object = msgspec.json.Decoder(dict[str, Raw])
+
+
+class ThinkingRule(Struct, frozen=True):
+    """How models whose names fit think on demand."""
+
+    names: re.Pattern[str]
+    thinking: _Json | None = None
+    """How it is turned on; None: by a number of tokens."""
+    takes_effort: bool = True
+    """Whether a level can be set."""
+    most: str = "max"
+    """The highest level."""
+    off: _Json | None = None
+    """How it is turned off; None: by leaving it out, or not at all where it `always` thinks."""
+    always: bool = False
+
+
+_ADAPTIVE: _Json = {"type": "adaptive"}
+_DISABLED: _Json = {"type": "disabled"}
+_THINKING = (
+    # https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking and .../effort
+    ThinkingRule(re.compile(r"claude-opus-4[-.]5"), most="high"),
+    ThinkingRule(re.compile(r"claude-3[-.]7|claude-\w+-4(?:[-.][015](?!\d))?(?![-.]\d(?!\d))"), takes_effort=False),
+    ThinkingRule(re.compile(r"claude-(fable|mythos)|claude-opus-5[-.]5"), _ADAPTIVE, always=True),
+    ThinkingRule(re.compile(r"claude-sonnet-5[-.]5"), _ADAPTIVE, off={"type": "between_tools"}),
+    ThinkingRule(re.compile(r""), _ADAPTIVE, off=_DISABLED),
+)
+"""The first that fits counts; the last is for models that came later, and is adapted to what they refuse."""
+_BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384, "max": 32_768}
+"""Tokens to think with, where no level can be set."""
+_LEAST_BUDGET = 1_024
 
 
 class AnthropicMessages(HttpModel):
@@ -36,7 +85,7 @@ class AnthropicMessages(HttpModel):
 
     A schema the strict mode takes is sent as the output format, any other as an instruction. The tools and the system
     message, which are the same in every call of a worker, are marked for the provider's cache, and so is what was said
-    so far where the model is called again.
+    so far where the model is called again; unless the settings say `cache: off`.
     """
 
     def __init__(
@@ -46,6 +95,7 @@ class AnthropicMessages(HttpModel):
         url = base_url.rstrip("/").removesuffix("/v1") + "/v1/messages"
         super().__init__(handle, url, name, key, headers, {"window": 200_000, **options})
         self._name = name
+        self._thinking = next(rule for rule in _THINKING if rule.names.search(name.lower()))
 
     def _stream(self, hear: Hear) -> "MessageStream":
         return MessageStream(self._party, hear)
@@ -57,30 +107,88 @@ class AnthropicMessages(HttpModel):
         settings = request.settings
         system, turns = _write_turns(request.messages)
         body: dict[str, object] = {"model": self._name, "max_tokens": limit}
+        if settings.effort is not None:
+            self._write_effort(body, settings.effort, limit)
         if request.schema is not None:
             strict = strict_schema(request.schema, ANTHROPIC)
             if strict is not None:
-                body["output_config"] = {"format": {"type": "json_schema", "schema": strict}}
+                config = cast("_Json", body.setdefault("output_config", {}))
+                config["format"] = {"type": "json_schema", "schema": strict}
             else:
                 system.append({"type": "text", "text": _IN_WORDS + bytes(request.schema).decode()})
         tools = [_write_tool(tool) for tool in request.tools]
+        if (cache := _CACHES[settings.cache or "5m"]) is not None:
+            _mark_for_cache(cache, system, tools, turns)
         if system:
-            system[-1]["cache_control"] = _CACHE
             body["system"] = system
-        elif tools:
-            tools[-1]["cache_control"] = _CACHE
-        if len(turns) > 1:  # called again: what was said before it is read from the cache the next time
-            turns[-1].content[-1]["cache_control"] = _CACHE
         body["messages"] = turns
         if tools:
             body["tools"] = tools
-        if settings.temperature is not None:
-            body["temperature"] = settings.temperature
-        if settings.parallel_tool_calls is False and tools:
-            body["tool_choice"] = {"type": "auto", "disable_parallel_tool_use": True}
+            if choice := _write_choice(request, forces="thinking" not in body):
+                body["tool_choice"] = choice
+        self._write_settings(body, settings)
         if streamed:
             body["stream"] = True
         return body
+
+    def _write_effort(self, body: _Json, effort: Effort, limit: int) -> None:
+        """How much it is to think, as models of this name are told."""
+        rule = self._thinking
+        if effort == "none":
+            if rule.always or "thinking" in self._fields.dropped:  # it cannot be turned off
+                body["output_config"] = {"effort": "low"}
+            elif rule.off is not None:
+                body["thinking"] = rule.off
+            return
+        budget = min(_BUDGETS[effort], limit * 3 // 4)
+        if rule.thinking is not None:
+            body["thinking"] = rule.thinking
+        elif budget >= _LEAST_BUDGET:
+            body["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        else:
+            self._skip("effort", "some replies are so short that they leave no room to think")
+        if rule.takes_effort:
+            body["output_config"] = {"effort": rule.most if effort == "max" else effort}
+
+    def _write_settings(self, body: _Json, settings: Settings) -> None:
+        thinks = body.get("thinking", _DISABLED) is not _DISABLED
+        if settings.temperature is not None:
+            if thinks and settings.temperature != 1:
+                self._skip("temperature", "with thinking on it cannot be set")
+            else:
+                body["temperature"] = settings.temperature
+        if settings.top_p is not None:
+            body["top_p"] = settings.top_p
+        if settings.stop:
+            body["stop_sequences"] = settings.stop
+        if settings.seed is not None:
+            self._skip("seed", "the protocol has none")
+        if settings.service_tier in _TIERS:
+            body["service_tier"] = _TIERS[settings.service_tier]
+        elif settings.service_tier is not None:
+            self._skip(f"service_tier {settings.service_tier!r}", "the protocol has no such tier")
+
+
+def _mark_for_cache(cache: _Json, system: list[_Json], tools: list[_Json], turns: "list[_MessagesTurn]") -> None:
+    """Mark what is the same in the next call."""
+    if system:
+        system[-1]["cache_control"] = cache
+    elif tools:
+        tools[-1]["cache_control"] = cache
+    if len(turns) > 1:  # called again: what was said before it is read from the cache the next time
+        turns[-1].content[-1]["cache_control"] = cache
+
+
+def _write_choice(request: Request, *, forces: bool) -> _Json | None:
+    """Which tools may be called; None: any. A call is not forced where the model thinks: it would be refused."""
+    if request.tool_choice == "none":
+        return {"type": "none"}
+    choice: _Json = {"type": "auto"}
+    if request.tool_choice and forces:
+        choice = {"type": "tool", "name": request.tool_choice}
+    if request.settings.parallel_tool_calls is False:
+        choice["disable_parallel_tool_use"] = True
+    return choice if len(choice) > 1 else None
 
 
 class _MessagesTurn(Struct):

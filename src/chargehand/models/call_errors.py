@@ -227,6 +227,8 @@ class _Error(Struct):
     message: str = ""
     type: str | None = None
     code: int | str | None = None
+    param: str | None = None
+    """The field of the request that is to blame."""
 
 
 _ERROR_BODY = msgspec.json.Decoder(ErrorBody, strict=False)
@@ -284,6 +286,15 @@ def error_words(body: bytes) -> str:
     if error_body.message:
         return error_body.message
     return read_error(error_body.detail)[1] if is_present(error_body.detail) else ""
+
+
+def error_param(body: bytes) -> str:
+    """The field of the request that an error page blames; empty where it names none."""
+    try:
+        error = _ERROR.decode(_ERROR_BODY.decode(body).error)
+    except (ValueError, RecursionError):
+        return ""
+    return "" if isinstance(error, str) else error.param or ""
 
 
 def requested_wait(headers: Mapping[str, str]) -> float:

@@ -86,6 +86,9 @@ class Guarded:
 
     @property
     def card(self) -> ModelCard:
+        notice = self._model.card.notice
+        if notice != self._card.notice:  # the model was seen to lack something
+            self._card = structs.replace(self._card, notice=notice)
         return self._card
 
     @property

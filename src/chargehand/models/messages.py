@@ -1,18 +1,23 @@
 """What goes into a model and what comes out, in our own words. How a provider writes it is the adapters' business."""
 
 import os
-from collections.abc import Sequence
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
-from msgspec import Meta, Raw, Struct
+import msgspec
+from msgspec import Meta, Raw, Struct, structs
 
 from chargehand.engine.declared import Declared, written_as
+from chargehand.errors import Invalid
 from chargehand.models.request_facts import Subject
 
 IMAGE_TOKENS = 1_600
 """About what a model reads for a picture."""
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "tools", "length", "refused"]
+Effort: TypeAlias = Literal["none", "low", "medium", "high", "max"]
+ServiceTier: TypeAlias = Literal["auto", "default", "flex", "priority"]
+Caching: TypeAlias = Literal["off", "5m", "1h"]
 
 
 class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -62,6 +67,8 @@ class Reply(Struct, frozen=True, gc=False, omit_defaults=True):
     usage: Usage | None = None
     micros: int | None = None
     model: str = ""
+    notice: str = ""
+    """Which settings the model did not take in this call, in words; empty: it took all."""
 
     def message(self) -> Message:
         return Message("assistant", self.text, self.calls)
@@ -75,8 +82,28 @@ class ToolSpec(Struct, frozen=True, gc=False):
     parameters: Raw
 
 
+_NO_EXTRA = {
+    **dict.fromkeys(("temperature", "top_p", "seed", "stop", "service_tier", "parallel_tool_calls"), ""),
+    **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens"), "max_tokens"),
+    "stop_sequences": "stop",
+    "cache_control": "cache",
+    **dict.fromkeys(("model", "messages", "input", "system", "instructions"), None),
+    **dict.fromkeys(("tools", "tool_choice", "functions", "function_call", "response_format"), None),
+    **dict.fromkeys(("stream", "stream_options", "n"), None),
+}
+"""What `extra` may not hold: fields with a setting of their own (empty: of the same name), and those of every call."""
+_EFFORTS = ("reasoning_effort", "reasoning", "thinking")
+
+
+class ExtraFields(dict[str, object]):
+    """Fields for the body of a request that are compared and hashed by what they hold. Nothing changes them."""
+
+    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return hash(msgspec.json.encode(self, order="deterministic"))
+
+
 class Settings(Declared, frozen=True, cache_hash=True, forbid_unknown_fields=True):
-    """How a model samples."""
+    """How a model samples, how much it thinks, and how its provider serves it."""
 
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     """How freely it samples; left out, the provider decides."""
@@ -84,6 +111,56 @@ class Settings(Declared, frozen=True, cache_hash=True, forbid_unknown_fields=Tru
     """The longest reply in tokens, thinking included; left out, it goes by the model and the budget."""
     parallel_tool_calls: bool | None = None
     """Whether a reply may hold several tool calls; left out, the provider decides."""
+    effort: Effort | None = None
+    """How much it thinks; a level that the model lacks becomes the nearest it has. Left out, the provider decides."""
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    """The share of likely tokens it samples from; left out, the provider decides."""
+    seed: int | None = None
+    """Makes samples repeatable where the provider can; left out, they are not."""
+    stop: Sequence[str] | None = None
+    """Texts that end a reply before they are written; left out, none."""
+    service_tier: ServiceTier | None = None
+    """How fast and at what price the provider serves it; left out, the provider decides."""
+    cache: Caching | None = None
+    """How long the provider keeps what it has read: `off`, `5m` or `1h`; left out, `5m` where that can be set."""
+    extra: Mapping[str, Any] | None = None
+    """Further fields of the request, as the provider calls them; left out, none."""
+
+    def __post_init__(self) -> None:
+        if self.stop is None and self.extra is None:
+            return
+        for name, problem in settings_problems(structs.asdict(self)):
+            raise Invalid(f"Settings: {name} {problem}")
+        if self.stop is not None:
+            structs.force_setattr(self, "stop", tuple(self.stop))
+        if self.extra is not None and not isinstance(self.extra, ExtraFields):
+            structs.force_setattr(self, "extra", ExtraFields(self.extra))
+
+
+def settings_problems(written: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with settings whose types are right: the setting, and the end of a sentence about it."""
+    stop = cast("Sequence[str]", written.get("stop") or ())
+    if not all(text.strip() for text in stop):
+        yield "stop", "holds an empty text; each text must hold more than blanks"
+    extra = cast("Mapping[str, object]", written.get("extra") or {})
+    for name in extra:
+        setting = _NO_EXTRA.get(name, name)
+        if setting is None:
+            yield "extra", f"holds {name!r}, which every call sets itself; leave it out"
+        elif setting != name:
+            yield "extra", f"holds {name!r}, which has a setting of its own; write {setting or name} beside extra"
+        elif name in _EFFORTS and written.get("effort") is not None:
+            yield "extra", f"holds {name!r} and effort is set; both say how much the model thinks: leave one out"
+    try:
+        msgspec.json.encode(extra)
+    except (TypeError, ValueError, RecursionError) as error:
+        yield "extra", f"cannot be written as JSON ({error}); use text, numbers, lists and tables"
+
+
+def ways_to_answer(settings: Settings) -> dict[str, object]:
+    """The settings besides the temperature that change what a model answers, as far as they are set."""
+    names = ("effort", "top_p", "seed", "stop", "extra")
+    return {name: value for name in names if (value := getattr(settings, name)) is not None}
 
 
 class Request(Struct, frozen=True, gc=False):
@@ -100,6 +177,10 @@ class Request(Struct, frozen=True, gc=False):
     settings: Settings = Settings()
     subject: Subject | None = None
     pay_once: bool = False
+    tool_choice: str = ""
+    """`none`: no tool is called. The name of a tool: that one is. Empty: the model decides."""
+    asker: str = ""
+    """Who asks: the name of a worker, or `supervisor`. Its calls begin alike, so a provider may cache them together."""
 
 
 # --- text from outside, marked as such

@@ -12,8 +12,9 @@ from msgspec import Raw, Struct
 
 from chargehand.models.call_errors import NOTHING, Party, Unreadable, error_in_reply, is_present
 from chargehand.models.http import Events
-from chargehand.models.messages import Finish, Image, Message, Reply, Request, ToolCall, Usage
+from chargehand.models.messages import Finish, Image, Message, Reply, Request, Settings, ToolCall, Usage
 from chargehand.models.model import Hear
+from chargehand.models.refused_fields import CHAT_NAMES
 from chargehand.models.strict_schemas import OPENAI, OTHERS, strict_schema
 from chargehand.models.wire import (
     EndpointOptions,
@@ -24,10 +25,11 @@ from chargehand.models.wire import (
 )
 
 _FIELDS = ("max_tokens", "max_completion_tokens")  # what servers call the most tokens a reply may have
+_OPENAI = "api.openai.com"
+_LONGEST_KEY = 64  # characters of a key for the cache
+_EFFORTS: dict[str, str] = {"max": "xhigh"}
+"""Levels of thinking that are called otherwise there: OpenAI refuses `max` in this protocol."""
 _COUNTS_THINKING = re.compile(r"(^|/)(gpt-[5-9]|o[1-9](?![a-z0-9]))")  # models that take only the second
-_UNKNOWN_FIELD = re.compile(
-    r"unsupported|not supported|unknown|unrecognized|unexpected|extra|not permitted", re.IGNORECASE
-)
 
 
 class OpenAIChat(HttpModel):
@@ -36,6 +38,8 @@ class OpenAIChat(HttpModel):
     `reports_cost`: the server puts dollars into its usage. How the most tokens it may write are called goes by the
     host, the name and what the server says of it.
     """
+
+    OTHER_NAMES = CHAT_NAMES
 
     def __init__(
         self,
@@ -50,29 +54,17 @@ class OpenAIChat(HttpModel):
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         super().__init__(handle, base_url.rstrip("/") + "/chat/completions", name, key, headers, options)
         self._reports_cost = reports_cost
-        second = self._party.place == "api.openai.com" or _COUNTS_THINKING.search(name.lower()) is not None
+        self._at_openai = self._party.place == _OPENAI
+        second = self._at_openai or _COUNTS_THINKING.search(name.lower()) is not None
         self._tokens_field = _FIELDS[second]
-        self._fields_tried = {self._tokens_field}
         self._name = name
-        is_openai = self._party.place == "api.openai.com" and not name.startswith("ft:")
-        self._strict_mode = OPENAI if is_openai else OTHERS
+        self._strict_mode = OPENAI if self._at_openai and not name.startswith("ft:") else OTHERS
 
     def _stream(self, hear: Hear) -> "ChatStream":
         return ChatStream(self._party, hear, reports_cost=self._reports_cost)
 
     def _read(self, body: bytes) -> Reply:
         return read_whole(self._party, body, reports_cost=self._reports_cost)
-
-    def _changes_request(self, status: int, words: str) -> bool:
-        """Whether the server does not know the field for the limit that was sent, and the other was not tried yet."""
-        if status not in (400, 422) or self._tokens_field not in words or not _UNKNOWN_FIELD.search(words):
-            return False
-        other = next((field for field in _FIELDS if field not in self._fields_tried), "")
-        if not other:
-            return False
-        self._fields_tried.add(other)
-        self._tokens_field = other
-        return True
 
     def _body(self, request: Request, limit: int, *, streamed: bool) -> dict[str, object]:
         settings = request.settings
@@ -83,15 +75,40 @@ class OpenAIChat(HttpModel):
             strict = strict_schema(request.schema, self._strict_mode)
             shape = {"name": "reply", "schema": strict or request.schema, "strict": strict is not None}
             body["response_format"] = {"type": "json_schema", "json_schema": shape}
-        if settings.temperature is not None:
-            body["temperature"] = settings.temperature
-        if settings.parallel_tool_calls is False and request.tools:  # without tools it would be refused
-            body["parallel_tool_calls"] = False
+        if request.tools:  # without tools these two would be refused
+            if settings.parallel_tool_calls is False:
+                body["parallel_tool_calls"] = False
+            if request.tool_choice:
+                body["tool_choice"] = _write_choice(request.tool_choice)
+        _write_settings(body, settings)
+        if self._at_openai and settings.cache != "off" and request.asker:
+            body["prompt_cache_key"] = f"chargehand-{request.asker}"[:_LONGEST_KEY]
+            if settings.cache == "1h":
+                body["prompt_cache_retention"] = "24h"
         body[self._tokens_field] = limit
         if streamed:
             body["stream"] = True
             body["stream_options"] = {"include_usage": True}
         return body
+
+
+def _write_settings(body: dict[str, object], settings: Settings) -> None:
+    if settings.temperature is not None:
+        body["temperature"] = settings.temperature
+    if settings.top_p is not None:
+        body["top_p"] = settings.top_p
+    if settings.seed is not None:
+        body["seed"] = settings.seed
+    if settings.stop:
+        body["stop"] = settings.stop
+    if settings.service_tier is not None:
+        body["service_tier"] = settings.service_tier
+    if settings.effort is not None:
+        body["reasoning_effort"] = _EFFORTS.get(settings.effort, settings.effort)
+
+
+def _write_choice(choice: str) -> object:
+    return choice if choice == "none" else {"type": "function", "function": {"name": choice}}
 
 
 def _write_message(message: Message) -> dict[str, object]:

@@ -27,12 +27,16 @@ _A_FEW = Pace(concurrency=8)
 
 
 class Place(Struct, frozen=True):
-    """Where a provider is and how it is talked to. `key` and `base` name variables; `free`: its calls cost nothing."""
+    """Where a provider is and how it is talked to.
+
+    `key`, `base` and `headers` name variables. `free`: its calls cost nothing.
+    """
 
     protocol: WireProtocolName
     url: str
     key: str
     base: str
+    headers: str = ""
     needs_key: bool = True
     free: bool = False
     reports_cost: bool = False
@@ -47,6 +51,7 @@ def _server(name: str, url: str, pace: Pace) -> Place:
         url=url,
         key=f"{name.upper()}_API_KEY",
         base=f"{name.upper()}_BASE_URL",
+        headers=f"{name.upper()}_CUSTOM_HEADERS",
         needs_key=False,
         free=True,
         window=32_000,
@@ -56,12 +61,19 @@ def _server(name: str, url: str, pace: Pace) -> Place:
 
 
 OWN: dict[str, Place] = {
-    "openai": Place(protocol="openai", url="https://api.openai.com/v1", key="OPENAI_API_KEY", base="OPENAI_BASE_URL"),
+    "openai": Place(
+        protocol="openai",
+        url="https://api.openai.com/v1",
+        key="OPENAI_API_KEY",
+        base="OPENAI_BASE_URL",
+        headers="OPENAI_CUSTOM_HEADERS",
+    ),
     "anthropic": Place(
         protocol="anthropic",
         url="https://api.anthropic.com",
         key="ANTHROPIC_API_KEY",
         base="ANTHROPIC_BASE_URL",
+        headers="ANTHROPIC_CUSTOM_HEADERS",
         window=200_000,
     ),
     "openrouter": Place(
@@ -69,12 +81,16 @@ OWN: dict[str, Place] = {
         url="https://openrouter.ai/api/v1",
         key="OPENROUTER_API_KEY",
         base="OPENROUTER_BASE_URL",
+        headers="OPENROUTER_CUSTOM_HEADERS",
         reports_cost=True,
     ),
     "ollama": _server("ollama", "http://127.0.0.1:11434/v1", _A_FEW),
     "vllm": _server("vllm", "http://127.0.0.1:8000/v1", Pace()),
     "llamacpp": _server("llamacpp", "http://127.0.0.1:8080/v1", _A_FEW),
 }
+
+NO_PLACE = Place(protocol="openai", url="", key="", base="")
+"""Of a provider whose own library knows where it is."""
 
 # What pydantic_ai knows besides. Their keys are called NAME_API_KEY unless it is said here.
 OTHERS: dict[str, str] = {

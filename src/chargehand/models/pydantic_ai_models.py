@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import msgspec
+from msgspec import structs
 from pydantic_ai import exceptions, models
 from pydantic_ai import messages as theirs
 from pydantic_ai.direct import model_request, model_request_stream
@@ -24,9 +25,11 @@ from chargehand.models.http import PATIENCE, Timeouts
 from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
 from chargehand.models.providers import extra_of
+from chargehand.models.refused_fields import memory_of
 from chargehand.models.reply_limit import known_limit, reply_limit
-from chargehand.models.wire import checked_reply
+from chargehand.models.wire import checked_reply, noted
 
+NO_HEADERS: Mapping[str, str] = {}
 _FINISHES: dict[str, Finish] = {
     "stop": "stop",
     "length": "length",
@@ -47,10 +50,13 @@ class ProviderModel:
         window: int = 128_000,
         key: str = "",
         variable: str = "",
+        headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
         self._model = model
+        self._headers = dict(headers)
         self._timeouts = timeouts
-        self._party = Party(handle=handle, place=model.system, secrets=(key,) if key else (), variable=variable)
+        secrets = (*((key,) if key else ()), *headers.values())
+        self._party = Party(handle=handle, place=model.system, secrets=secrets, variable=variable)
         profile = model.profile
         self._native_schema = bool(profile.get("supports_json_schema_output", False))
         self._card = ModelCard(
@@ -61,37 +67,60 @@ class ProviderModel:
             max_tokens=known_limit(model.model_name),
             keeps_limit=True,
         )
+        self._fields = memory_of(model.system, model.model_name)
+        self._noted = 0
         self._entered = False
 
     @property
     def card(self) -> ModelCard:
+        if len(self._fields.notes) != self._noted:
+            self._noted = len(self._fields.notes)
+            self._card = structs.replace(self._card, notice=" ".join(self._fields.notes))
         return self._card
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
         if not self._entered:
             self._entered = True
             await self._model.__aenter__()
+        settings = self._settings(request)
+        notes: list[str] = []
+        while True:
+            try:
+                return noted(self._read(await self._timed(request, settings, hear)), notes)
+            except exceptions.ModelHTTPError as error:
+                words = str(error)
+                note = self._fields.learn(self._party.handle, error.status_code, words, "", settings)
+                if not note:
+                    raise self._failed(error) from error
+                notes.append(note)
+                self._fields.adapt(settings)
+
+    async def _timed(self, request: Request, settings: dict[str, object], hear: Hear | None) -> theirs.ModelResponse:
+        """One call within its time; ModelHTTPError as it came, and any other failure as CallFailed."""
         times = self._timeouts
         first = times.whole if hear is None else times.first
         watch = _Watch(times.total, first)
         try:
             async with watch.timeout:
-                response = await self._ask(request, hear, watch)
+                return await self._ask(request, settings, hear, watch)
         except TimeoutError as error:
             raise timed_out(self._party, f"nothing more came within {watch.patience:g} s") from error
+        except exceptions.ModelHTTPError:
+            raise
         except (exceptions.AgentRunError, exceptions.UserError, OSError) as error:
             raise self._failed(error) from error
-        return self._read(response)
 
     async def close(self) -> None:
         if self._entered:
             self._entered = False
             await self._model.__aexit__(None, None, None)
 
-    async def _ask(self, request: Request, hear: Hear | None, watch: "_Watch") -> theirs.ModelResponse:
+    async def _ask(
+        self, request: Request, chosen: dict[str, object], hear: Hear | None, watch: "_Watch"
+    ) -> theirs.ModelResponse:
         messages = _messages(request.messages)
         parameters = self._parameters(request)
-        settings = self._settings(request)
+        settings = cast("ModelSettings", chosen)
         if hear is None:
             return await model_request(
                 self._model, messages, model_settings=settings, model_request_parameters=parameters, instrument=False
@@ -106,16 +135,32 @@ class ProviderModel:
                     hear(words)
             return stream.get()
 
-    def _settings(self, request: Request) -> ModelSettings:
-        settings = ModelSettings()
-        if "max_retries" not in self._model.unsupported_settings:
-            settings["max_retries"] = 0
-        if request.settings.temperature is not None:
-            settings["temperature"] = request.settings.temperature
-        if request.settings.parallel_tool_calls is not None and request.tools:
-            settings["parallel_tool_calls"] = request.settings.parallel_tool_calls
-        settings["max_tokens"] = reply_limit(self._card, request.settings)
-        return settings
+    def _settings(self, request: Request) -> dict[str, object]:
+        """The settings of a request in their words, without what the model is known not to take."""
+        wanted = request.settings
+        settings: dict[str, object] = {"max_retries": 0, "max_tokens": reply_limit(self._card, wanted)}
+        if wanted.parallel_tool_calls is not None and request.tools:
+            settings["parallel_tool_calls"] = wanted.parallel_tool_calls
+        if request.tool_choice and request.tools:
+            choice = request.tool_choice
+            settings["tool_choice"] = choice if choice == "none" else [choice]
+        values: dict[str, object] = {
+            "temperature": wanted.temperature,
+            "top_p": wanted.top_p,
+            "seed": wanted.seed,
+            "stop_sequences": list(wanted.stop) if wanted.stop else None,
+            "service_tier": wanted.service_tier,
+            "thinking": None if wanted.effort is None else wanted.effort != "none" and wanted.effort,
+            "cache": None if wanted.cache is None else wanted.cache != "off" and wanted.cache,
+            "extra_body": None if wanted.extra is None else dict(wanted.extra),
+            "extra_headers": self._headers or None,
+        }
+        settings |= {name: value for name, value in values.items() if value is not None}
+        for name in self._model.unsupported_settings & settings.keys():
+            del settings[name]
+            if name != "max_retries":
+                self._fields.note(self._party.handle, f"{name} is not sent: its provider has none")
+        return self._fields.adapt(settings)
 
     def _parameters(self, request: Request) -> models.ModelRequestParameters:
         tools = [
@@ -243,6 +288,7 @@ def provider_model(
     timeouts: Timeouts = PATIENCE,
     window: int = 128_000,
     variable: str,
+    headers: Mapping[str, str] = NO_HEADERS,
 ) -> ProviderModel:
     """Return a model of a provider. `where` are arguments of its client that say where it is: an endpoint, a region.
 
@@ -264,4 +310,4 @@ def provider_model(
         raise Invalid(f"{handle}: {provider} needs the extra `{extra}`: {install_command(extra)}") from error
     except (exceptions.UserError, ValueError, TypeError) as error:
         raise Invalid(f"{handle}: {error}") from error
-    return ProviderModel(handle, model, timeouts=timeouts, window=window, key=key, variable=variable)
+    return ProviderModel(handle, model, timeouts=timeouts, window=window, key=key, variable=variable, headers=headers)

@@ -40,6 +40,7 @@ from chargehand.models.prices import FREE, Price, PricedModel, PriceTag, similar
 from chargehand.models.providers import (
     BUILT_IN,
     LOCAL,
+    NO_PLACE,
     OTHERS,
     OWN,
     RECORDED,
@@ -54,7 +55,7 @@ from chargehand.models.providers import (
 from chargehand.models.reply_limit import Observations
 from chargehand.models.shared_limits import LimitStore, SharedLimiter
 from chargehand.models.testing.scripted import Recorder, Replayer
-from chargehand.models.wire import EndpointOptions
+from chargehand.models.wire import EndpointOptions, checked_headers
 from chargehand.store_url import MEMORY, PostgresUrl, StoreUrl, parse_store_url
 from chargehand.text.words import nearest_names
 
@@ -73,7 +74,10 @@ _TYPO = 0.7
 
 
 class Options(TypedDict, total=False):
-    """What may be set for one model. `variable` names where its key is looked up, `key` is the key itself."""
+    """What may be set for one model. `variable` names where its key is looked up, `key` is the key itself.
+
+    `headers` are sent with every call; their values are kept out of messages and recordings like a key.
+    """
 
     key: str
     variable: str
@@ -88,6 +92,7 @@ class Options(TypedDict, total=False):
     native_tools: bool
     schema: bool
     images: bool
+    headers: Mapping[str, str]
 
 
 class Reach(Struct, frozen=True):
@@ -102,6 +107,8 @@ class Reach(Struct, frozen=True):
     key: str
     variable: str
     """Where the key is looked for."""
+    headers: Mapping[str, str] = {}
+    """Sent with every call."""
 
 
 class Finder:
@@ -248,7 +255,8 @@ class Finder:
         url = _checked_url(handle, options.get("base_url") or self._ask(place.base) or place.url)
         variable = options.get("variable", "") or place.key
         key = self._key(handle, options, variable, needed=place.needs_key and url == place.url)
-        return Reach(handle, provider, name, place, url=url, key=key, variable=variable)
+        headers = self._headers(handle, place, options)
+        return Reach(handle, provider, name, place, url=url, key=key, variable=variable, headers=headers)
 
     def guard(self, reach: Reach, model: Model, options: Options) -> Guarded:
         """What stands around a model behind a URL: the limits of its credential, its breaker and its price."""
@@ -281,6 +289,7 @@ class Finder:
             variable=variable,
             timeouts=options.get("timeouts", PATIENCE),
             window=options.get("window", _WINDOW),
+            headers=self._headers(handle, NO_PLACE, options),
         )
         pace = options.get("pace") or self._paces.get(provider) or Pace()
         tag = PriceTag(provider, name, fixed=options.get("price"), otherwise=self._price)
@@ -318,6 +327,15 @@ class Finder:
         self._keys.add(key)
         return key
 
+    def _headers(self, handle: str, place: Place, options: Options) -> Mapping[str, str]:
+        """The further headers of a model: `headers`, else those in the variable of its provider."""
+        headers = options.get("headers")
+        if headers is None:
+            headers = _read_headers(place.headers, self._ask(place.headers))
+        checked = checked_headers(handle, headers)
+        self._keys.update(checked.values())
+        return checked
+
     def _ask(self, variable: str) -> str:
         return (self._lookup(variable) or "").strip() if variable else ""
 
@@ -330,6 +348,17 @@ def _limit_store(store: StoreUrl | None) -> LimitStore | None:
     from chargehand.models.postgres_limits import postgres_limits  # noqa: PLC0415 - an extra
 
     return postgres_limits(url)
+
+
+def _read_headers(variable: str, text: str) -> dict[str, str]:
+    """The headers in a variable, a line for each: `Name: value`. Invalid, without what it says, for anything else."""
+    headers: dict[str, str] = {}
+    for line in filter(str.strip, text.splitlines()):
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise Invalid(f"{variable} holds a line that is no header; write each as  Name: value")
+        headers[name.strip()] = value.strip()
+    return headers
 
 
 def check_handle(handle: str) -> None:
@@ -377,6 +406,7 @@ def _http_model(reach: Reach, transport: Transport | None, options: Options) -> 
         images=options.get("images", True),
         variable=reach.variable,
         free=reach.place.free,
+        headers=reach.headers,
     )
     if reach.place.protocol == "anthropic":
         return AnthropicMessages(reach.handle, reach.url, reach.name, reach.key, **endpoint)

@@ -1,20 +1,24 @@
 """What both protocols share: a model behind a URL, and replies read strictly."""
 
 import asyncio
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from sys import maxsize
-from typing import Protocol, TypedDict, TypeVar
+from typing import ClassVar, Protocol, TypedDict, TypeVar, cast
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import structs
 
 from chargehand.engine.failure import Failure
+from chargehand.errors import Invalid
 from chargehand.models.call_errors import (
     CallFailed,
     Party,
     Unreadable,
     call_refused,
+    error_param,
     error_words,
     requested_wait,
     unreadable_reply,
@@ -23,6 +27,7 @@ from chargehand.models.call_errors import (
 from chargehand.models.http import MOST_BYTES, PATIENCE, Endpoint, Taker, Timeouts, Transport
 from chargehand.models.messages import Finish, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
+from chargehand.models.refused_fields import NO_NAMES, Body, memory_of
 from chargehand.models.reply_limit import depends_on_request, known_limit, reply_limit, smaller_limit
 
 _T = TypeVar("_T")
@@ -92,6 +97,7 @@ class EndpointOptions(TypedDict, total=False):
     variable: str
     free: bool
     notice: str
+    headers: Mapping[str, str]
 
 
 class ReplyStream(Taker, Protocol):
@@ -103,8 +109,12 @@ class ReplyStream(Taker, Protocol):
 class HttpModel(ABC):
     """One model behind one URL. A protocol says how requests are written and replies are read.
 
-    With `hear` a reply is streamed, without it is not. A server that refuses so many tokens is asked for fewer.
+    With `hear` a reply is streamed, without it is not. A server that refuses so many tokens is asked for fewer, and one
+    that refuses a field by its name is asked without it from then on.
     """
+
+    OTHER_NAMES: ClassVar[Mapping[str, str]] = NO_NAMES
+    """What else servers call fields that cannot be left out."""
 
     def __init__(
         self, handle: str, url: str, name: str, key: str, headers: Mapping[str, str], options: EndpointOptions
@@ -120,19 +130,24 @@ class HttpModel(ABC):
             keeps_limit=True,
             free=options.get("free", False),
         )
+        own_headers = checked_headers(handle, options.get("headers", {}))
+        replaced = {name.lower() for name in own_headers}
         transport = options.get("transport")
         self._transport = transport or Transport()
         self._owned = transport is None
         self._party = Party(
             handle=handle,
             place=urlsplit(url).netloc.rpartition("@")[2],
-            secrets=(key,) if key else (),
+            secrets=(*((key,) if key else ()), *own_headers.values()),
             variable=options.get("variable", ""),
         )
+        self._fields = memory_of(url, name, self.OTHER_NAMES)
+        self._notice = self._card.notice
+        self._noted = 0
         self._endpoint = Endpoint(
             party=self._party,
             url=url,
-            headers=headers,
+            headers={name: value for name, value in headers.items() if name.lower() not in replaced} | own_headers,
             timeouts=options.get("timeouts", PATIENCE),
             max_bytes=options.get("max_bytes", MOST_BYTES),
         )
@@ -140,6 +155,10 @@ class HttpModel(ABC):
 
     @property
     def card(self) -> ModelCard:
+        notes = self._fields.notes
+        if len(notes) != self._noted:
+            self._noted = len(notes)
+            self._card = structs.replace(self._card, notice=" ".join(filter(None, (self._notice, *notes))))
         return self._card
 
     async def close(self) -> None:
@@ -154,15 +173,19 @@ class HttpModel(ABC):
 
     async def _ask(self, request: Request, hear: Hear | None) -> Reply:
         limit = min(reply_limit(self._card, request.settings), self._most_tokens)
+        notes: list[str] = []
         while True:
             stream = None if hear is None else self._stream(hear)
-            answer = await self._transport.post(self._endpoint, self._written(request, limit, hear), stream)
+            body = self._write(request, limit, hear)
+            answer = await self._transport.post(self._endpoint, self._encode(body), stream)
             if stream is not None and answer.streamed:
-                return stream.reply()
+                return noted(stream.reply(), notes)
             if answer.status == 200:
                 break
             words = error_words(answer.body)
-            if self._changes_request(answer.status, words):
+            note = self._fields.learn(self._party.handle, answer.status, words, error_param(answer.body), body)
+            if note:
+                notes.append(note)
                 continue
             smaller = smaller_limit(answer.status, words, limit)
             if smaller is None:
@@ -176,14 +199,31 @@ class HttpModel(ABC):
             reply = await asyncio.to_thread(self._read, answer.body)
         if hear is not None and reply.text:  # asked to stream, it did not: a reply all the same
             hear(reply.text)
-        return reply
+        return noted(reply, notes)
 
-    def _written(self, request: Request, limit: int, hear: Hear | None) -> bytes:
+    def _write(self, request: Request, limit: int, hear: Hear | None) -> Body:
+        """The request as the model takes it."""
         try:
-            return msgspec.json.encode(self._body(request, limit, streamed=hear is not None))
+            body = self._body(request, limit, streamed=hear is not None)
+        except ValueError as error:
+            raise self._not_json(error) from error
+        if (extra := request.settings.extra) is not None:
+            add_extra(body, extra)
+        return self._fields.adapt(body)
+
+    def _encode(self, body: Body) -> bytes:
+        try:
+            return msgspec.json.encode(body)
         except ValueError as error:  # half a character, for example
-            message = f"{self._party.handle}: the request cannot be written as JSON ({error}); change its text"
-            raise CallFailed(Failure("logic", message, permanent=True), billed=False, sent=False) from error
+            raise self._not_json(error) from error
+
+    def _not_json(self, error: ValueError) -> CallFailed:
+        message = f"{self._party.handle}: the request cannot be written as JSON ({error}); change its text"
+        return CallFailed(Failure("logic", message, permanent=True), billed=False, sent=False)
+
+    def _skip(self, setting: str, why: str) -> None:
+        """Tell people once that a setting is not sent."""
+        self._fields.note(self._party.handle, f"{setting} is not sent: {why}")
 
     @abstractmethod
     def _body(self, request: Request, limit: int, *, streamed: bool) -> dict[str, object]:
@@ -197,6 +237,35 @@ class HttpModel(ABC):
     def _stream(self, hear: Hear) -> ReplyStream:
         """What takes a reply that is streamed."""
 
-    def _changes_request(self, status: int, words: str) -> bool:  # noqa: ARG002 - a protocol may know better
-        """Whether the server refused how something was put, and it is put otherwise from now on."""
-        return False
+
+def noted(reply: Reply, notes: Sequence[str]) -> Reply:
+    """The reply with what the model did not take."""
+    return structs.replace(reply, notice=" ".join(notes)) if notes else reply
+
+
+def add_extra(body: Body, extra: Mapping[str, object]) -> None:
+    """Add the fields of `Settings.extra`. Of a table that is there already, what is missing in it is added."""
+    for name, value in extra.items():
+        own = body.get(name)
+        if isinstance(own, dict) and isinstance(value, Mapping):
+            body[name] = {**cast("Mapping[str, object]", value), **cast("Body", own)}
+        else:
+            body[name] = value
+
+
+_OWN_HEADERS = frozenset(
+    ("accept-encoding", "connection", "content-encoding", "content-length", "content-type", "host", "transfer-encoding")
+)
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+
+
+def checked_headers(handle: str, headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers that are sent with every call of a model; Invalid, without their values, where one cannot be."""
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise Invalid(f"{handle}: {name[:40]!r} is no name of a header; use letters, digits and -")
+        if name.lower() in _OWN_HEADERS:
+            raise Invalid(f"{handle}: the header {name} is set for every call; leave it out of headers")
+        if not value or not value.isascii() or not value.isprintable():
+            raise Invalid(f"{handle}: the header {name} is empty or holds characters that no header can carry")
+    return dict(headers)

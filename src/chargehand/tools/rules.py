@@ -174,6 +174,19 @@ def must_exit(rules: Sequence[ToolRule], calls: Sequence[Called]) -> bool:
     return all(rule.tool in done for rule in rules if isinstance(rule, RequiredBeforeExit))
 
 
+def only_end(rules: Sequence[ToolRule], calls: Sequence[Called], tools: Sequence[str]) -> str:
+    """Return the one of these tools with which the attempt must end now; empty where it may end otherwise, or cannot.
+
+    It may end otherwise where a plain answer is allowed, or where several tools would end it.
+    """
+    if not may_exit(rules, calls):
+        return ""
+    owed = {rule.tool for rule in rules if isinstance(rule, RequiredBeforeExit)} - {call.tool for call in calls}
+    ending = {rule.tool for rule in rules if isinstance(rule, ExitLoop)}
+    ends = [tool for tool in allowed(rules, calls, tools) if tool in ending and owed <= {tool}]
+    return ends[0] if len(ends) == 1 else ""
+
+
 def needs_approval(rules: Sequence[ToolRule], tool: str) -> bool:
     """Check whether a rule asks for approval of some calls of a tool, or of all."""
     return bool(rules) and any(isinstance(rule, RequiresApproval) and rule.tool == tool for rule in rules)

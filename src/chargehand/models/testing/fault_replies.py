@@ -83,6 +83,8 @@ class Exchange(Struct, frozen=True):
     number: int
     """How many calls with this fault there were, this one included."""
     origin: str
+    request: Json = {}
+    """What was asked."""
 
     @property
     def whole(self) -> bytes:

@@ -10,7 +10,8 @@ import struct
 import zlib
 from asyncio import StreamReader, StreamWriter
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from itertools import chain, repeat
 from types import TracebackType
@@ -37,6 +38,7 @@ from chargehand.models.testing.fault_replies import (
     echo,
     send_whole,
 )
+from chargehand.models.testing.field_rules import FIELD_MODES, RefusedField, refusals
 
 ELSEWHERE = "elsewhere"
 """Where the redirect leads: it answers properly, so that a client that follows is found out."""
@@ -166,6 +168,15 @@ def _send_odd_lines(exchange: Exchange) -> Sending:
     before = b": hello\r\n\r\nid: 1\r\nretry: 10\r\n"
     events = [before + frame.replace(b"\n", b"\r\n") for frame in exchange.events]
     return exchange.send(b"\r\n \t" + exchange.whole + b"\r\n", events)
+
+
+def _refuse_fields(rules: Sequence[RefusedField], exchange: Exchange) -> Sending:
+    """Refuse the first field that the model does not take; answer where there is none."""
+    protocol = "anthropic" if isinstance(exchange.protocol, MessagesProtocol) else "openai"
+    refused = next(refusals(rules, protocol, exchange.request), None)
+    if refused is None:
+        return exchange.answer(exchange.reply)
+    return send_whole(dump(refused.error(exchange.request)), 400)
 
 
 # --- the table
@@ -329,6 +340,8 @@ FAULTS: dict[str, tuple[str, Play]] = {
         lambda call: call.send_pieces(_split(_with_words(call, "Grüße, 世界 🦩").body, 3)),
     ),
     "odd-lines": ("answers, with comments, unknown fields and carriage returns (legal)", _send_odd_lines),
+    # the settings
+    **{name: (words, partial(_refuse_fields, rules)) for name, (words, rules) in FIELD_MODES.items()},
 }
 """By name, what each fault does, in words and in fact."""
 MODES = {name: description for name, (description, _) in FAULTS.items()}
@@ -528,6 +541,7 @@ class FaultServer:
             stream=fields.get("stream") is True,
             number=self.requests[mode],
             origin=self.origin,
+            request=fields,
         )
         _, play = FAULTS["ok" if mode == ELSEWHERE else mode]
         return play(exchange)

@@ -20,7 +20,7 @@ from msgspec import Struct, structs
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
-from chargehand.models.messages import Message, Reply, Request, Usage
+from chargehand.models.messages import Message, Reply, Request, Usage, ways_to_answer
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.models.providers import RECORDED, RECORDING
 
@@ -152,6 +152,8 @@ def digest(request: Request) -> str:
         "has_schema": request.schema is not None,
         "temperature": request.settings.temperature,
     }
+    if ways := ways_to_answer(request.settings):
+        facts["settings"] = ways
     text = _VOLATILE.sub("", _json(facts, order="deterministic").decode())
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
