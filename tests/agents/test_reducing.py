@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from chargehand.agents.inputs import tokens
 from chargehand.agents.roles import Worker
 from chargehand.agents.spending import Spending
 from chargehand.agents.writer import Piece, WriterCalls, cut_evenly, group_pieces, join_pieces, reduce_results
@@ -18,6 +17,7 @@ from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Planning, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
+from chargehand.models.token_count import count_tokens
 from chargehand.runtime.executor import WorkFailed
 from tests.agents.crowd import model, plan, team
 from tests.agents.judges import Desk, writer
@@ -146,7 +146,7 @@ async def test_a_round_that_cannot_be_paid_for_is_not_begun_and_all_results_are_
     desk = Desk(spending=0)
     text = await reduced(WriterCalls(held, desk), "apple " * 50, *["pear " * 900] * 4)
     assert script.requests == []
-    assert tokens(text) <= 1000
+    assert count_tokens(text) <= 1000
     assert text.count("<data ab12") == text.count("</data ab12>") == 5, "what is cut is still marked as data"
     assert text.count("cut here") == 4
     assert "the budget does not cover" in desk.notes[-1]
@@ -179,7 +179,7 @@ async def test_a_result_longer_than_what_is_held_for_the_answer_is_held_for_or_c
     read: list[int] = []
 
     def line(request: Request) -> Line:
-        size = sum(tokens(one.text) for one in request.messages)
+        size = sum(count_tokens(one.text) for one in request.messages)
         match request.subject:
             case Planning():
                 return Reply(plan(*jobs), usage=Usage(size, 100), micros=size + 100)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import permutations
+from math import ceil
 from pathlib import Path
 from random import Random
 
@@ -13,10 +14,9 @@ from msgspec import Raw, Struct
 
 from chargehand.models.messages import Image, Message, Request, ToolCall, ToolSpec
 from chargehand.models.token_count import (
-    NOTHING,
+    EMPTY,
     Size,
     TokenRates,
-    characters_within,
     count_tokens,
     measure,
     measure_request,
@@ -133,17 +133,18 @@ def test_a_long_text_is_sampled() -> None:
 @given(st.text(max_size=3_000))
 def test_any_text_has_a_size(text: str) -> None:
     size = measure(text)
-    assert len(size) == len(NOTHING)
+    assert len(size) == len(EMPTY)
     assert min(size) >= 0
     assert count_tokens(text) <= 2 * len(text.encode(errors="replace")) + 1
 
 
-@given(st.text(max_size=300), st.integers(0, 200))
-def test_so_many_characters_take_so_many_tokens(text: str, tokens: int) -> None:
-    fitting = characters_within(text, tokens)
-    assert 0 <= fitting <= len(text)
-    if count_tokens(text) <= tokens:
-        assert fitting == len(text)
+@given(st.text(min_size=1, max_size=300))
+def test_a_text_has_as_many_tokens_as_its_characters_make(text: str) -> None:
+    rates = TokenRates()
+    rates.learn(measure("word " * 100), 140)
+    tokens = rates.estimate(measure(text))
+    assert ceil(len(text) / rates.characters_per_token(text) - 1e-9) == tokens
+    assert ceil(len(text.encode(errors="replace")) / rates.bytes_per_token(text) - 1e-9) == tokens
 
 
 def test_a_request_has_the_size_of_all_that_is_in_it() -> None:
@@ -169,4 +170,4 @@ def test_a_fixed_part_that_a_provider_adds_is_not_taken_for_words() -> None:
         rates.learn(short, 60)
     long = of_kind("prose")[0]
     assert abs(error(rates, [long], "o200k")) <= 0.15
-    assert together(short, NOTHING) == short
+    assert together(short, EMPTY) == short

@@ -16,23 +16,27 @@ from chargehand.engine.value import decode_value, encode_or_text, encode_value
 from chargehand.engine.view import Input
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import PICTURES, Artifact, Chart, Figure, Passages, Table, WorkerOutput
-from chargehand.models.messages import IMAGE_TOKENS, Message, new_nonce, wrap
+from chargehand.models.messages import Message, Reply, new_nonce, wrap
 from chargehand.models.request_facts import Given
+from chargehand.models.token_count import (
+    EMPTY,
+    Size,
+    TokenRates,
+    measure_message,
+    measure_messages,
+    together,
+    without,
+)
 from chargehand.tools.calling import capped
 from chargehand.tools.tool import CAP
 
 # --- history of an attempt
 
 
-_CHARACTERS = 4  # a token has about so many
 _FULL = 0.8
 _LEAST_TURNS = 2
 _RECENT = 6
 _EXCERPT = 300
-
-
-def tokens(text: str) -> int:
-    return len(text) // _CHARACTERS + 1
 
 
 def read_on(handle: str, text: str, excerpt: str) -> str:
@@ -50,35 +54,54 @@ def _hash_system(text: str) -> blake2b:
 
 
 class WorkerHistory:
-    """The messages of one attempt. `chain` identifies all that was said so far at the cost of what is new."""
+    """The messages of one attempt. `chain` identifies all that was said so far at the cost of what is new.
 
-    __slots__ = ("_chain", "_end", "_pinned", "_size", "_window", "kept", "messages", "nonce")
+    What is left out of it goes by the texts and by the replies to this attempt, which are in the journal: an attempt
+    that is resumed shows its model the same.
+    """
 
-    def __init__(self, brief: tuple[Message, Message], window: int, nonce: str = "") -> None:
-        """`nonce` is the number of the envelopes: it differs each time and changes nothing that is said."""
+    __slots__ = ("_chain", "_end", "_pinned", "_window", "kept", "messages", "nonce", "rates", "size")
+
+    def __init__(self, brief: tuple[Message, Message], window: int, nonce: str = "", *, beside: Size = EMPTY) -> None:
+        """Begin with a brief.
+
+        Args:
+            brief: The system message and the task.
+            window: Tokens that the model reads.
+            nonce: The number of the envelopes: it differs each time and changes nothing that is said.
+            beside: The size of what each call reads beside the messages.
+        """
         self.messages: list[Message] = list(brief)
         self._pinned = 2  # messages of the brief
         self.kept: dict[str, str] = {}
         self._window = window
         self.nonce = nonce
         self._end = f"\n</data {nonce}>" if nonce else ""
-        self._size = _size(brief[0]) + _size(brief[1])
+        self.size = together(beside, together(measure_message(brief[0]), measure_message(brief[1])))
+        """What a call reads."""
+        self.rates = TokenRates()
         plain = brief[1].text.replace(nonce, "") if nonce else brief[1].text
         self._chain = _hash_system(brief[0].text).copy()
         self._chain.update(plain.encode())
 
     @property
     def tokens(self) -> int:
-        return self._size
+        """Tokens that a call reads, about."""
+        return self.rates.estimate(self.size)
 
     @property
     def chain(self) -> str:
         return self._chain.hexdigest()
 
+    def learn(self, reply: Reply) -> None:
+        """Learn from a reply to the messages how many tokens they are."""
+        if reply.usage is not None:
+            self.rates.learn(self.size, reply.usage.input)
+
     def add(self, message: Message, means: str = "") -> None:
         """Add a message; `means` is what it says without its envelope, whose number differs each time."""
         self.messages.append(message)
-        self._size += _size(message)
+        self.size = together(self.size, measure_message(message))
         self._chain.update((means or message.text).encode())
         for call in message.calls:
             self._chain.update(f"{call.id}\0{call.name}\0{call.arguments}".encode())
@@ -96,11 +119,11 @@ class WorkerHistory:
     def reopen(self, brief: Sequence[Message]) -> None:
         """Put another brief in the place of the first: what it shows has changed. Earlier turns stand in its middle."""
         for message in self.messages[: self._pinned]:
-            self._size -= _size(message)
+            self.size = without(self.size, measure_message(message))
         self.messages[: self._pinned] = brief
         self._pinned = len(brief)
         for message in brief:
-            self._size += _size(message)
+            self.size = together(self.size, measure_message(message))
             self._chain.update(message.text.replace(self.nonce, "").encode() if self.nonce else message.text.encode())
 
     def keep(self, handle: str, text: str) -> None:
@@ -110,18 +133,18 @@ class WorkerHistory:
     def fit(self) -> bool:
         """Make room before the next call, where there is too little; whether anything was cut."""
         room = int(self._window * _FULL)
-        if self._size <= room:
+        if self.tokens <= room:
             return False
         self._shorten(room, _RECENT)
-        if self._size > room:
+        if self.tokens > room:
             self._drop_turns(room)
-        if self._size > room:
+        if self.tokens > room:
             self._drop(room)
-        if self._size > room:
+        if self.tokens > room:
             self._shorten(room, 0)
-        if self._size > self._window:
+        if self.tokens > self._window:
             raise Invalid(
-                f"the task, its inputs and its memory take {self._size} tokens, the model reads {self._window}; "
+                f"the task, its inputs and its memory take {self.tokens} tokens, the model reads {self._window}; "
                 "hand over less, or choose a model with a larger window"
             )
         return True
@@ -138,39 +161,30 @@ class WorkerHistory:
                     f"{self._end}"
                 )
                 self._replace(at, Message("tool", text, call=message.call, is_error=message.is_error))
-            if self._size <= room:
+            if self.tokens <= room:
                 return
 
     def _drop_turns(self, room: int) -> None:
         """Earlier turns go, the oldest first: what this attempt found counts for more."""
-        while self._size > room and self._pinned - 2 > _LEAST_TURNS:
-            self._size -= _size(self.messages[1])
+        while self.tokens > room and self._pinned - 2 > _LEAST_TURNS:
+            self.size = without(self.size, measure_message(self.messages[1]))
             del self.messages[1]
             self._pinned -= 1
 
     def _drop(self, room: int) -> None:
         """Whole exchanges go, oldest first: a call and its results stay or leave together."""
-        while self._size > room:
+        while self.tokens > room:
             end = next(
                 (at for at in range(self._pinned + 1, len(self.messages)) if self.messages[at].role != "tool"), 0
             )
             if not end or end >= len(self.messages) - 1:
                 return
-            self._size -= sum(_size(message) for message in self.messages[self._pinned : end])
+            self.size = without(self.size, measure_messages(self.messages[self._pinned : end]))
             del self.messages[self._pinned : end]
 
     def _replace(self, at: int, message: Message) -> None:
-        self._size += _size(message) - _size(self.messages[at])
+        self.size = together(without(self.size, measure_message(self.messages[at])), measure_message(message))
         self.messages[at] = message
-
-
-def _size(message: Message) -> int:
-    size = len(message.text) // _CHARACTERS + 1
-    if message.images:
-        size += len(message.images) * IMAGE_TOKENS
-    for call in message.calls:
-        size += (len(call.arguments) + len(call.name)) // _CHARACTERS + 2
-    return size
 
 
 # --- calls of earlier attempts

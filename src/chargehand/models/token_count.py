@@ -8,7 +8,7 @@ import string
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import ceil, sqrt
-from operator import add, mul
+from operator import add, mul, sub
 from typing import NamedTuple, TypeAlias
 
 from chargehand.models.messages import IMAGE_TOKENS, Message, Request, ToolSpec
@@ -50,10 +50,12 @@ _REQUEST = 10.0  # tokens that a provider adds to a request
 _NOISE = 0.08  # of an estimate: texts of one kind differ by so much
 _LEAST_DOUBT = 0.25  # of the first doubt: what is known of a model stays open to what it reads next
 _LEAST_MARGIN = 0.6  # of the first margin
+_FEWEST = 0.4  # of the first estimate
 _FARTHEST = 2.0  # standard deviations of one reply that count
 _RATIOS = (0.2, 5.0)
 _LONGEST = 8_192  # characters; of a longer text, slices are measured
 _SLICES = 32
+_USUAL = 4.0  # characters a token of English
 _KEPT = 2_048  # characters of the longest text whose size is remembered
 
 # --- texts
@@ -157,23 +159,22 @@ def count_tokens(text: str) -> int:
     return ceil(sum(measure(text)))
 
 
-def characters_within(text: str, tokens: float) -> int:
-    """Return how many characters of a text take about so many tokens: all of them, where it has fewer."""
-    total = count_tokens(text)
-    return len(text) if total <= tokens else int(max(0.0, tokens) / total * len(text))
-
-
 # --- requests
 
 
-NOTHING: Size = (0.0,) * len(_KINDS)
-REQUEST: Size = (*NOTHING[:-1], _REQUEST)
+EMPTY: Size = (0.0,) * len(_KINDS)
+REQUEST: Size = (*EMPTY[:-1], _REQUEST)
 """The size of a request without what is in it."""
 
 
 def together(first: Size, second: Size) -> Size:
     """Return the size of two things together."""
     return tuple(map(add, first, second))
+
+
+def without(whole: Size, part: Size) -> Size:
+    """Return the size of what is left of a thing without a part of it."""
+    return tuple(map(sub, whole, part))
 
 
 def measure_message(message: Message) -> Size:
@@ -191,7 +192,7 @@ def measure_tools(tools: Sequence[ToolSpec], schema: bytes | None = None) -> Siz
     if schema is not None:
         texts.append(bytes(schema).decode())
     tokens = sum([sum(measure(text)) + _FRAME for text in texts])
-    return (*NOTHING[:-3], tokens, 0.0, 0.0)
+    return (*EMPTY[:-3], tokens, 0.0, 0.0)
 
 
 def measure_request(request: Request) -> Size:
@@ -202,7 +203,7 @@ def measure_request(request: Request) -> Size:
 def measure_messages(messages: Iterable[Message]) -> Size:
     """Return the size of messages together."""
     sizes = [measure_message(message) for message in messages]
-    return tuple(map(sum, zip(*sizes, strict=True))) if sizes else NOTHING
+    return tuple(map(sum, zip(*sizes, strict=True))) if sizes else EMPTY
 
 
 def add_request(messages: Size, request: Request) -> Size:
@@ -244,16 +245,30 @@ class TokenRates:
             shares.append(max(ratio, 1 - (1 - ratio) * (1 - doubted)) + kind.margin * max(_LEAST_MARGIN, doubted))
         return ceil(sum(map(mul, size, shares)))
 
+    def characters_per_token(self, text: str) -> float:
+        """Return how many characters of a text are a token for the model, on average."""
+        return len(text) / sum(map(mul, measure(text), self.ratios)) if text else _USUAL
+
+    def bytes_per_token(self, text: str) -> float:
+        """Return how many bytes of a text in UTF-8 are a token for the model, on average."""
+        return self.characters_per_token(text) * len(text.encode(errors="replace")) / max(1, len(text))
+
+    def restore(self, ratios: Sequence[float]) -> None:
+        """Take over ratios that were written down; those of a version with other kinds are left alone."""
+        if len(ratios) == len(self.ratios):
+            self.ratios = list(ratios)
+
     def learn(self, size: Size, read: int) -> None:
-        """Take from a reply that a request of this size was so many tokens; 0: it does not say."""
-        if read <= 0:
+        """Take from a reply that a request of this size was so many tokens.
+
+        Fewer than can be teach nothing: some servers leave out what they read from their cache, or count nothing.
+        """
+        if read < _FEWEST * sum(size):
             return
         self.replies += 1
         expected = sum(map(mul, size, self.ratios))
         spreads = [(doubt * tokens) ** 2 for doubt, tokens in zip(self._doubts, size, strict=True)]
         variance = sum(spreads) + (_NOISE * expected) ** 2
-        if not variance:
-            return
         farthest = _FARTHEST * sqrt(variance)
         miss = max(-farthest, min(read - expected, farthest)) / variance
         least, most = _RATIOS
