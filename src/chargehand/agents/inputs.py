@@ -16,10 +16,12 @@ from chargehand.engine.value import decode_value, encode_or_text, encode_value
 from chargehand.engine.view import Input
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import PICTURES, Artifact, Chart, Figure, Passages, Table, WorkerOutput
-from chargehand.models.messages import Message, Reply, new_nonce, wrap
+from chargehand.models.messages import IMAGE_TOKENS, Message, Reply, new_nonce, wrap
+from chargehand.models.reply_limit import GENEROUS_LIMIT
 from chargehand.models.request_facts import Given
 from chargehand.models.token_count import (
     EMPTY,
+    TOOLS,
     Size,
     TokenRates,
     measure_message,
@@ -34,6 +36,7 @@ from chargehand.tools.tool import CAP
 
 
 _FULL = 0.8
+_MOST_TOKENS = 2  # that a character is, as a rule
 _LEAST_TURNS = 2
 _RECENT = 6
 _EXCERPT = 300
@@ -60,7 +63,21 @@ class WorkerHistory:
     that is resumed shows its model the same.
     """
 
-    __slots__ = ("_chain", "_end", "_pinned", "_window", "kept", "messages", "nonce", "rates", "size")
+    __slots__ = (
+        "_beside",
+        "_chain",
+        "_characters",
+        "_end",
+        "_most_short",
+        "_pinned",
+        "_rates",
+        "_size",
+        "_window",
+        "is_short",
+        "kept",
+        "messages",
+        "nonce",
+    )
 
     def __init__(self, brief: tuple[Message, Message], window: int, nonce: str = "", *, beside: Size = EMPTY) -> None:
         """Begin with a brief.
@@ -77,34 +94,59 @@ class WorkerHistory:
         self._window = window
         self.nonce = nonce
         self._end = f"\n</data {nonce}>" if nonce else ""
-        self.size = together(beside, together(measure_message(brief[0]), measure_message(brief[1])))
-        """What a call reads."""
-        self.rates = TokenRates()
+        self._beside = beside
+        self._size: Size | None = None  # measured once a limit may depend on it
+        self._characters = len(brief[0].text) + len(brief[1].text)
+        if brief[1].images:
+            self._characters += IMAGE_TOKENS * len(brief[1].images)
+        self._most_short = (window * _FULL - GENEROUS_LIMIT - beside[TOOLS]) / _MOST_TOKENS
+        self.is_short = self._characters <= self._most_short
+        """Whether it fits with the longest reply, even if it has the most tokens that so many characters can be."""
+        self._rates: TokenRates | None = None
         plain = brief[1].text.replace(nonce, "") if nonce else brief[1].text
         self._chain = _hash_system(brief[0].text).copy()
         self._chain.update(plain.encode())
 
     @property
     def tokens(self) -> int:
-        """Tokens that a call reads, about."""
-        return self.rates.estimate(self.size)
+        """Tokens that a call reads, about; 0: so few that no limit depends on them."""
+        return 0 if self.is_short else self.rates.estimate(self.size)
+
+    @property
+    def size(self) -> Size:
+        """The size of what a call reads."""
+        if self._size is None:
+            self._size = together(self._beside, measure_messages(self.messages))
+        return self._size
+
+    @property
+    def rates(self) -> TokenRates:
+        """How the model counts tokens, by the replies to this attempt."""
+        if self._rates is None:
+            self._rates = TokenRates()
+        return self._rates
 
     @property
     def chain(self) -> str:
         return self._chain.hexdigest()
 
-    def learn(self, reply: Reply) -> None:
-        """Learn from a reply to the messages how many tokens they are."""
-        if reply.usage is not None:
+    def add_reply(self, reply: Reply) -> None:
+        """Add a reply, and learn from it how many tokens the messages are."""
+        if reply.usage is not None and not self.is_short:
             self.rates.learn(self.size, reply.usage.input)
+        self.add(Message("assistant", reply.text, reply.calls))
 
     def add(self, message: Message, means: str = "") -> None:
         """Add a message; `means` is what it says without its envelope, whose number differs each time."""
         self.messages.append(message)
-        self.size = together(self.size, measure_message(message))
+        self._characters += len(message.text)
+        if self._size is not None:
+            self._size = together(self._size, measure_message(message))
         self._chain.update((means or message.text).encode())
         for call in message.calls:
+            self._characters += len(call.arguments)
             self._chain.update(f"{call.id}\0{call.name}\0{call.arguments}".encode())
+        self.is_short = self._characters <= self._most_short
 
     @property
     def chat_turns(self) -> int:
@@ -118,13 +160,13 @@ class WorkerHistory:
 
     def reopen(self, brief: Sequence[Message]) -> None:
         """Put another brief in the place of the first: what it shows has changed. Earlier turns stand in its middle."""
-        for message in self.messages[: self._pinned]:
-            self.size = without(self.size, measure_message(message))
+        self._size = None
         self.messages[: self._pinned] = brief
         self._pinned = len(brief)
         for message in brief:
-            self.size = together(self.size, measure_message(message))
+            self._characters += len(message.text)  # of the former brief as well: it is only a bound
             self._chain.update(message.text.replace(self.nonce, "").encode() if self.nonce else message.text.encode())
+        self.is_short = self._characters <= self._most_short
 
     def keep(self, handle: str, text: str) -> None:
         """Remember a text that was shown in part."""
@@ -133,7 +175,7 @@ class WorkerHistory:
     def fit(self) -> bool:
         """Make room before the next call, where there is too little; whether anything was cut."""
         room = int(self._window * _FULL)
-        if self.tokens <= room:
+        if self.is_short or self.tokens <= room:
             return False
         self._shorten(room, _RECENT)
         if self.tokens > room:
@@ -167,7 +209,7 @@ class WorkerHistory:
     def _drop_turns(self, room: int) -> None:
         """Earlier turns go, the oldest first: what this attempt found counts for more."""
         while self.tokens > room and self._pinned - 2 > _LEAST_TURNS:
-            self.size = without(self.size, measure_message(self.messages[1]))
+            self._size = without(self.size, measure_message(self.messages[1]))
             del self.messages[1]
             self._pinned -= 1
 
@@ -179,11 +221,11 @@ class WorkerHistory:
             )
             if not end or end >= len(self.messages) - 1:
                 return
-            self.size = without(self.size, measure_messages(self.messages[self._pinned : end]))
+            self._size = without(self.size, measure_messages(self.messages[self._pinned : end]))
             del self.messages[self._pinned : end]
 
     def _replace(self, at: int, message: Message) -> None:
-        self.size = together(without(self.size, measure_message(self.messages[at])), measure_message(message))
+        self._size = together(without(self.size, measure_message(self.messages[at])), measure_message(message))
         self.messages[at] = message
 
 

@@ -157,8 +157,7 @@ class Attempt:
             if self._recall is not None:
                 await self._remind(self._recall, number)
             reply = await self._ask()
-            self._history.learn(reply)
-            self._history.add(reply.message())
+            self._history.add_reply(reply)
             if reply.calls:
                 calls = self._calls
                 if calls.circle and all(call.name != GIVE_UP.name for call in reply.calls):
@@ -248,7 +247,8 @@ class Attempt:
         reservation = spending.reserve(
             ready.models,
             request,
-            size=self._history.size,
+            read=self._history.tokens,
+            size=self._history.size if spending.capped else None,
             estimate=ready.worker.estimate,
             at_least=self._longer,
         )

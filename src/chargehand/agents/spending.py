@@ -20,7 +20,7 @@ from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, Model, ModelFailed, model_failed
 from chargehand.models.providers import is_free
 from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, Observations, reply_limit
-from chargehand.models.token_count import Size, measure_request
+from chargehand.models.token_count import EMPTY, Size, measure_request
 from chargehand.runtime.executor import Claim, Done, StepContext, WorkFailed
 
 # --- reserve, call, settle
@@ -31,6 +31,7 @@ FailedCalls: TypeAlias = Sequence[tuple[Model, ModelFailed]]
 
 LEAST_REPLY = 1_000
 """Tokens below which a reply is not asked for: where the budget covers fewer, the call is not made."""
+_LEARNED = 5  # replies that teach at first, and how many there are to one that does later
 _SUPERVISION = 3_000  # tokens that a call of the supervisor reads, before its request is known
 _MICROS_PER_CALL = 10_000
 _LEAST_CALLS = 10
@@ -42,7 +43,19 @@ class Reservation:
     Its reply has at most `most` tokens; fewer, down to `LEAST_REPLY`, where the budget has no more.
     """
 
-    __slots__ = ("_estimate", "_most", "_spending", "_turn", "claim", "keeps_floor", "models", "request", "size")
+    __slots__ = (
+        "_asked",
+        "_bounds",
+        "_estimate",
+        "_most",
+        "_size",
+        "_spending",
+        "_turn",
+        "claim",
+        "keeps_floor",
+        "models",
+        "request",
+    )
 
     def __init__(
         self,
@@ -50,7 +63,7 @@ class Reservation:
         models: Sequence[Model],
         request: Request,
         *,
-        size: Size | int,
+        size: Size | int | None,
         most: int,
         estimate: Amount,
     ) -> None:
@@ -60,9 +73,12 @@ class Reservation:
         self._turn: Model | None = None
         """The model of which a call may be under way."""
         self.models = models
+        self._asked = request
+        """As it was reserved for: without the bytes of pictures."""
         self.request = request
-        self.size = size
-        """The size of what the call reads; the most tokens that it may read, where that is not known yet."""
+        self._size = size
+        self._bounds: dict[str, tuple[int, int]] = {}
+        """For a model, how many replies of it were known, and the tokens that the call reads at most by that."""
         self.claim: Claim | None = None
         """What is reserved for it, once it is, where the budget is capped."""
         self.keeps_floor = False
@@ -87,15 +103,33 @@ class Reservation:
 
     def read(self, model: Model) -> int:
         """Return the tokens that a call of one of the models reads, about."""
-        if isinstance(self.size, int):
-            return self.size
-        return self._spending.observations.of(model).rates.estimate(self.size)
+        size = self._measured()
+        return size if isinstance(size, int) else self._spending.observations.of(model).rates.estimate(size)
 
     def most_read(self, model: Model) -> int:
         """Return the tokens that a call of one of the models reads at most."""
-        if isinstance(self.size, int):
-            return self.size
-        return self._spending.observations.of(model).rates.bound(self.size)
+        size = self._measured()
+        if isinstance(size, int):
+            return size
+        rates = self._spending.observations.of(model).rates
+        known, most = self._bounds.get(model.card.handle, (-1, 0))
+        if known != rates.replies:
+            most = rates.bound(size)
+            self._bounds[model.card.handle] = rates.replies, most
+        return most
+
+    def _measured(self) -> Size | int:
+        if self._size is None:
+            self._size = measure_request(self._asked)
+        return self._size
+
+    def learn(self, model: Model, usage: Usage) -> None:
+        """Let a reply teach how many tokens the request was."""
+        rates = self._spending.observations.of(model).rates
+        if self._size is None:
+            rates.note(self._asked, usage.input)
+        elif not isinstance(self._size, int):
+            rates.learn(self._size, usage.input)
 
     @property
     def limit(self) -> int:
@@ -165,6 +199,7 @@ class Spending:
         self.observations = Observations() if observations is None else observations
         costly = budget.tokens is not None or budget.micros is not None
         self._most = USUAL_LIMIT if costly else GENEROUS_LIMIT
+        self._replies = 0
         self._settings: dict[tuple[Settings, int], Settings] = {}
         """Settings with a limit on the reply: most calls of a team share them."""
 
@@ -173,17 +208,20 @@ class Spending:
         models: Sequence[Model],
         request: Request,
         *,
+        read: int | None = None,
         size: Size | int | None = None,
         estimate: Amount = NOTHING,
         at_least: int = 0,
     ) -> Reservation:
         """What a call of these models in turn takes: `at_least` so long a reply is wanted, if it may be.
 
-        `size` is that of what it reads, where it is measured already, or the most tokens it may read.
+        `read` is how many tokens it reads, where that is known. `size` is that of what it reads, where it is measured
+        already, or the most tokens it may read.
         """
-        if size is None:
+        if read is None and size is None:
             size = measure_request(request)
-        read = size if isinstance(size, int) else self.observations.of(models[0]).rates.estimate(size)
+        if read is None:
+            read = size if isinstance(size, int) else self.observations.of(models[0]).rates.estimate(size or EMPTY)
         most = max(reply_limit(models[0].card, request.settings, read, most=self._most), at_least)
         return Reservation(self, models, request, size=size, most=most, estimate=estimate)
 
@@ -250,11 +288,14 @@ class Spending:
             except Exception as error:  # noqa: BLE001 - a foreign model may raise anything; the next one may answer
                 failed.append((model, model_failed(error)))
                 continue
-            observed = self.observations.of(model)
-            if reply.usage is not None and not isinstance(reservation.size, int):
-                observed.rates.learn(reservation.size, reply.usage.input)
+            self._replies += 1
+            # without caps little depends on it: a part of the replies is enough
+            if reply.usage is not None and (self.capped or self._replies <= _LEARNED or self._replies % _LEARNED == 0):
+                reservation.learn(model, reply.usage)
             if self.capped:
-                observed.add_reply(model.card, read=reservation.most_read(model), limit=limit, reply=reply)
+                self.observations.of(model).add_reply(
+                    model.card, read=reservation.most_read(model), limit=limit, reply=reply
+                )
             used = None if reply.usage is None else _billed(model, reply.usage, reply.micros, reserved)
             if used is None and not self.capped:
                 used = Amount(calls=1)

@@ -136,7 +136,7 @@ def summary_turn(turns: Sequence[Turn], text: str, when: Instant) -> Turn:
 
 
 def plain_summary(turns: Sequence[Turn], space: int = LONGEST_SUMMARY) -> str:
-    """A summary without a model, in so many characters: the former one in half of them, then a line a turn, the newest."""
+    """A summary without a model, in so many characters: half of it the former one, then a line a turn, the newest."""
     space = max(0, space)
     summary, recent = _split(turns)
     former = "" if summary is None else _cut(summary.text.strip(), space // 2)

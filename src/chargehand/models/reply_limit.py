@@ -107,8 +107,8 @@ class Observed(Struct):
 
     `excess` is the longest reply that was longer than asked for, 0 while there was none, and `longest` that of all.
     `was_cut`: a reply ended at its limit. `input` and `price` are how many times as many tokens were read as its
-    `rates` allow, and as many dollars charged as was reckoned. `kept_in_row` counts the replies in a row that were no longer than
-    reserved, `under_way` the calls that have been let in and are not over.
+    `rates` allow, and as many dollars charged as was reckoned. `kept_in_row` counts the replies in a row that were no
+    longer than reserved, `under_way` the calls that have been let in and are not over.
     """
 
     excess: int = 0
@@ -147,7 +147,7 @@ class Observed(Struct):
         return self.is_trusted(card) or self.under_way <= self.kept_in_row
 
     def add_reply(self, card: ModelCard, *, read: int, limit: int, reply: Reply) -> None:
-        """Count a reply to a call that reads so many tokens at most, as is reckoned, and asked for a reply within a limit."""
+        """Count a reply to a call that reads so many tokens at most, and asked for a reply within a limit."""
         usage = reply.usage
         if usage is None:  # booked as what was reserved: nothing can be learned from it
             self.kept_in_row += 1
@@ -178,7 +178,11 @@ class Observations:
         self._waiting: list[asyncio.Future[None]] = []
 
     def of(self, model: Model) -> Observed:
-        return self._by_handle.setdefault(model.card.handle, Observed())
+        handle = model.card.handle
+        observed = self._by_handle.get(handle)
+        if observed is None:
+            observed = self._by_handle[handle] = Observed()
+        return observed
 
     async def enter(self, model: Model) -> None:
         """Wait until one more call of a model may be under way, and count it."""

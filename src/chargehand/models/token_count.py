@@ -5,6 +5,7 @@ characters, and each kind has a ratio of its own that is learned for each model.
 """
 
 import string
+from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import ceil, sqrt
@@ -45,6 +46,8 @@ _KINDS = (
     _Kind("images", 0.5, 0.0),
     _Kind("request", 8.0, 0.0),
 )
+TOOLS = -3
+"""The place of tools and schemas in a size."""
 _FRAME = 4.0  # tokens around a message, a call or a tool
 _REQUEST = 10.0  # tokens that a provider adds to a request
 _NOISE = 0.08  # of an estimate: texts of one kind differ by so much
@@ -53,8 +56,9 @@ _LEAST_MARGIN = 0.6  # of the first margin
 _FEWEST = 0.4  # of the first estimate
 _FARTHEST = 2.0  # standard deviations of one reply that count
 _RATIOS = (0.2, 5.0)
+_UNREAD = 4  # replies of which nothing was learned yet; older ones are forgotten
 _LONGEST = 8_192  # characters; of a longer text, slices are measured
-_SLICES = 32
+_SLICES = 8
 _USUAL = 4.0  # characters a token of English
 _KEPT = 2_048  # characters of the longest text whose size is remembered
 
@@ -222,13 +226,26 @@ class TokenRates:
     (tries in vain are counted in, or a server invents its usage) moves the ratios by a bounded amount.
     """
 
-    __slots__ = ("_doubts", "ratios", "replies")
+    __slots__ = ("_doubts", "_ratios", "_unread", "replies")
 
     def __init__(self) -> None:
-        self.ratios = [1.0] * len(_KINDS)
+        self._ratios = [1.0] * len(_KINDS)
+        self._unread: deque[tuple[tuple[Message, ...], Request, int]] = deque(maxlen=_UNREAD)
         self._doubts = [kind.doubt for kind in _KINDS]
         self.replies = 0
         """How many replies were learned from."""
+
+    def note(self, request: Request, read: int) -> None:
+        """Remember that a request was so many tokens, until a ratio is asked for: most calls need none."""
+        self._unread.append((tuple(request.messages), request, read))
+
+    @property
+    def ratios(self) -> list[float]:
+        """For each kind, how many times as many tokens as estimated it is."""
+        while self._unread:
+            messages, request, read = self._unread.popleft()
+            self.learn(add_request(measure_messages(messages), request), read)
+        return self._ratios
 
     def estimate(self, size: Size) -> int:
         """Return the tokens that the model reads, about."""
@@ -256,7 +273,7 @@ class TokenRates:
     def restore(self, ratios: Sequence[float]) -> None:
         """Take over ratios that were written down; those of a version with other kinds are left alone."""
         if len(ratios) == len(self.ratios):
-            self.ratios = list(ratios)
+            self._ratios = list(ratios)
 
     def learn(self, size: Size, read: int) -> None:
         """Take from a reply that a request of this size was so many tokens.
@@ -266,7 +283,7 @@ class TokenRates:
         if read < _FEWEST * sum(size):
             return
         self.replies += 1
-        expected = sum(map(mul, size, self.ratios))
+        expected = sum(map(mul, size, self._ratios))
         spreads = [(doubt * tokens) ** 2 for doubt, tokens in zip(self._doubts, size, strict=True)]
         variance = sum(spreads) + (_NOISE * expected) ** 2
         farthest = _FARTHEST * sqrt(variance)
@@ -274,7 +291,8 @@ class TokenRates:
         least, most = _RATIOS
         for at, spread in enumerate(spreads):
             if spread:
-                moved = self.ratios[at] + spread / size[at] * miss
-                self.ratios[at] = max(least, min(moved, most))
-                doubt = self._doubts[at] * sqrt(max(0.0, 1.0 - spread / variance))
-                self._doubts[at] = max(_LEAST_DOUBT * _KINDS[at].doubt, doubt)
+                moved = self._ratios[at] + spread / size[at] * miss
+                self._ratios[at] = least if moved < least else min(moved, most)
+                doubt = self._doubts[at] * (1.0 - spread / variance) ** 0.5
+                lowest = _LEAST_DOUBT * _KINDS[at].doubt
+                self._doubts[at] = max(doubt, lowest)
