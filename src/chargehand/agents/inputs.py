@@ -25,7 +25,6 @@ from chargehand.models.token_count import (
     Size,
     TokenRates,
     measure_message,
-    measure_messages,
     together,
     without,
 )
@@ -38,8 +37,14 @@ from chargehand.tools.tool import CAP
 _FULL = 0.8
 _MOST_TOKENS = 2  # that a character is, as a rule
 _LEAST_TURNS = 2
+_SAME_NONCE = "d0a1b2c3d4e5f6a7"
 _RECENT = 6
 _EXCERPT = 300
+
+
+def same_nonce(text: str, nonce: str) -> str:
+    """Return a text with another number of its envelopes, the same each time: its size must not go by chance."""
+    return text.replace(nonce, _SAME_NONCE) if nonce else text
 
 
 def read_on(handle: str, text: str, excerpt: str) -> str:
@@ -116,8 +121,17 @@ class WorkerHistory:
     def size(self) -> Size:
         """The size of what a call reads."""
         if self._size is None:
-            self._size = together(self._beside, measure_messages(self.messages))
+            self._size = self._measure_all(self.messages, self._beside)
         return self._size
+
+    def _measure(self, message: Message) -> Size:
+        """Return the size of a message. It is the same whatever the number of the envelopes is."""
+        return measure_message(structs.replace(message, text=same_nonce(message.text, self.nonce)))
+
+    def _measure_all(self, messages: Sequence[Message], beside: Size = EMPTY) -> Size:
+        for message in messages:
+            beside = together(beside, self._measure(message))
+        return beside
 
     @property
     def rates(self) -> TokenRates:
@@ -141,7 +155,7 @@ class WorkerHistory:
         self.messages.append(message)
         self._characters += len(message.text)
         if self._size is not None:
-            self._size = together(self._size, measure_message(message))
+            self._size = together(self._size, self._measure(message))
         self._chain.update((means or message.text).encode())
         for call in message.calls:
             self._characters += len(call.arguments)
@@ -209,7 +223,7 @@ class WorkerHistory:
     def _drop_turns(self, room: int) -> None:
         """Earlier turns go, the oldest first: what this attempt found counts for more."""
         while self.tokens > room and self._pinned - 2 > _LEAST_TURNS:
-            self._size = without(self.size, measure_message(self.messages[1]))
+            self._size = without(self.size, self._measure(self.messages[1]))
             del self.messages[1]
             self._pinned -= 1
 
@@ -221,11 +235,11 @@ class WorkerHistory:
             )
             if not end or end >= len(self.messages) - 1:
                 return
-            self._size = without(self.size, measure_messages(self.messages[self._pinned : end]))
+            self._size = without(self.size, self._measure_all(self.messages[self._pinned : end]))
             del self.messages[self._pinned : end]
 
     def _replace(self, at: int, message: Message) -> None:
-        self._size = together(without(self.size, measure_message(self.messages[at])), measure_message(message))
+        self._size = together(without(self.size, self._measure(self.messages[at])), self._measure(message))
         self.messages[at] = message
 
 

@@ -12,6 +12,7 @@ from chargehand.agents.inputs import (
     WorkerHistory,
     day_text,
     input_images,
+    same_nonce,
     show_earlier_calls,
     show_inputs,
 )
@@ -214,7 +215,9 @@ class Attempt:
             estimate=ready.worker.estimate,
         )
         system = ready.system(resources.prompts)
-        if await recall.look(summarizer, count_tokens(system.text) + count_tokens(self._task.text)):
+        if await recall.look(
+            summarizer, count_tokens(system.text) + count_tokens(same_nonce(self._task.text, history.nonce))
+        ):
             history.reopen(recall.opening(system, self._task, history.nonce))
             blocks = block_facts(recall.blocks.values())
             self._subject = structs.replace(self._subject, blocks=blocks, earlier=turn_facts(recall.turns))

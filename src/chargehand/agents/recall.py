@@ -11,7 +11,7 @@ from uuid import UUID, uuid5
 
 from msgspec import Struct, field, structs
 
-from chargehand.agents.inputs import own_words
+from chargehand.agents.inputs import own_words, same_nonce
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.spending import Reservation, Spending
 from chargehand.engine.budget import NOTHING, Amount
@@ -223,7 +223,7 @@ class Recall(Struct, eq=False):
     def opening(self, system: Message, task: Message, nonce: str) -> list[Message]:
         """The messages an attempt begins with, around what memory holds now."""
         blocks = self.blocks.values()
-        texts = (system.text, task.text, *(turn.text for turn in self.turns))
+        texts = (system.text, same_nonce(task.text, nonce), *(turn.text for turn in self.turns))
         taken = sum(self.rates.estimate(measure(text)) for text in texts)
         cut = shortened(blocks, min(self.window // 2, int(self.window * _FULL) - taken), self.rates)
         self.versions = {block.label: block.version for block in blocks if block.label not in cut}
