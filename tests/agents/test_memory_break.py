@@ -223,7 +223,7 @@ async def test_a_long_block_that_is_changed_often_does_not_fill_the_journal() ->
 
 async def test_a_summary_that_cannot_be_paid_for_does_not_fail_the_task() -> None:
     script = model()
-    executor = team(script, Worker("ann", remembers=True), memory=Memory(), budget=Budget(tokens=12_000))
+    executor = team(script, Worker("ann", remembers=True), memory=Memory(), budget=Budget(tokens=16_000))
     async with executor.remembering() as memory:
         await memory.catalog.say(memory.agents["ann"], OLD)
         found = await executor.run("Count")
