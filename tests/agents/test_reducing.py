@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from chargehand.agents.inputs import tokens
 from chargehand.agents.roles import Worker
 from chargehand.agents.spending import Spending
 from chargehand.agents.writer import Piece, WriterCalls, cut_evenly, group_pieces, join_pieces, reduce_results
@@ -18,6 +17,7 @@ from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Planning, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
+from chargehand.models.token_count import count_tokens
 from chargehand.runtime.executor import WorkFailed
 from tests.agents.crowd import model, plan, team
 from tests.agents.judges import Desk, writer
@@ -84,7 +84,7 @@ async def test_pieces_are_shortened_side_by_side_and_keep_their_task_ids() -> No
 
 
 async def test_what_is_still_too_long_is_reduced_again_and_keeps_its_task_ids() -> None:
-    script = ScriptedModel(lambda _: "half " * 300 if len(script.requests) <= 4 else "short", card=SMALL)
+    script = ScriptedModel(lambda _: "half " * 400 if len(script.requests) <= 4 else "short", card=SMALL)
     text = await reduced(WriterCalls(writer(script), Desk()), *["apple " * 450] * 4)
     assert len(script.requests) > 4
     assert text == "[t1]: short\n\n[t2]: short\n\n[t3]: short\n\n[t4]: short"
@@ -95,7 +95,7 @@ async def test_a_model_that_does_not_shorten_ends_with_a_cut_and_is_not_asked_fo
     desk = Desk()
     text = await reduced(WriterCalls(writer(script), desk), *["apple " * 450] * 4)
     assert len(script.requests) <= 4
-    assert len(text) < 4000
+    assert count_tokens(text) <= 1000
     assert "cut" in desk.notes[-1]
 
 
@@ -146,7 +146,7 @@ async def test_a_round_that_cannot_be_paid_for_is_not_begun_and_all_results_are_
     desk = Desk(spending=0)
     text = await reduced(WriterCalls(held, desk), "apple " * 50, *["pear " * 900] * 4)
     assert script.requests == []
-    assert tokens(text) <= 1000
+    assert count_tokens(text) <= 1000
     assert text.count("<data ab12") == text.count("</data ab12>") == 5, "what is cut is still marked as data"
     assert text.count("cut here") == 4
     assert "the budget does not cover" in desk.notes[-1]
@@ -179,7 +179,7 @@ async def test_a_result_longer_than_what_is_held_for_the_answer_is_held_for_or_c
     read: list[int] = []
 
     def line(request: Request) -> Line:
-        size = sum(tokens(one.text) for one in request.messages)
+        size = sum(count_tokens(one.text) for one in request.messages)
         match request.subject:
             case Planning():
                 return Reply(plan(*jobs), usage=Usage(size, 100), micros=size + 100)

@@ -24,40 +24,40 @@ def said(count: int, size: int = 8, start: int = 1) -> list[Turn]:
 
 
 def test_the_newest_turns_that_fit_are_shown_in_order() -> None:
-    assert [turn.number for turn in fitting(said(10), 8)] == [7, 8, 9, 10]
-    assert fitting(said(3), 100) == said(3)
-    assert fitting([], 100) == []
+    assert [turn.number for turn in fitting(said(10), 32)] == [7, 8, 9, 10]
+    assert fitting(said(3), 400) == said(3)
+    assert fitting([], 400) == []
     assert fitting(said(3), 0) == []
 
 
 def test_the_summary_comes_first_whatever_its_number() -> None:
     summary = Turn("summary", "what was before", 50, upto=4)
     turns = [summary, *said(6, start=5)]
-    assert fitting(turns, 8)[0] == summary
-    assert [turn.number for turn in fitting(turns, 8)] == [50, 9, 10]
-    assert fitting([*said(10), summary], 1000)[1].number == 5, "what it stands for is not shown again"
+    assert fitting(turns, 32)[0] == summary
+    assert [turn.number for turn in fitting(turns, 32)] == [50, 9, 10]
+    assert fitting([*said(10), summary], 4000)[1].number == 5, "what it stands for is not shown again"
 
 
 def test_what_is_too_long_is_shortened_not_left_out() -> None:
     summary = Turn("summary", "s" * 1000, 50, upto=4)
-    shown = fitting([summary, *said(2, 900, start=5)], 100)
+    shown = fitting([summary, *said(2, 900, start=5)], 400)
     assert [(turn.number, len(turn.text)) for turn in shown] == [(50, 200), (6, 200)]
     assert all(turn.text.endswith("…") for turn in shown)
 
 
 def test_compaction_is_due_after_so_many_turns() -> None:
-    assert due(said(MOST_TURNS), 1000) == 0
-    assert due(said(MOST_TURNS + 1), 1000) == MOST_TURNS + 1 - KEPT_TURNS
+    assert due(said(MOST_TURNS), 4000) == 0
+    assert due(said(MOST_TURNS + 1), 4000) == MOST_TURNS + 1 - KEPT_TURNS
     summary = Turn("summary", "before", 99, upto=40)
-    assert due([summary, *said(MOST_TURNS, start=41)], 1000) == 0, "the summary is no turn"
-    assert due([summary, *said(MOST_TURNS + 1, start=41)], 1000) == 40 + MOST_TURNS + 1 - KEPT_TURNS
+    assert due([summary, *said(MOST_TURNS, start=41)], 4000) == 0, "the summary is no turn"
+    assert due([summary, *said(MOST_TURNS + 1, start=41)], 4000) == 40 + MOST_TURNS + 1 - KEPT_TURNS
 
 
 def test_compaction_is_due_when_turns_are_half_as_much_again_as_the_room() -> None:
-    assert due(said(15, 40), 100) == 0
-    assert due(said(16, 40), 100) == 16 - 5, "what stays fills half the room"
-    assert due(said(LEAST_KEPT, 4000), 100) == 0, "nothing but what stays anyway"
-    assert due(said(3, 4000), 100) == 1
+    assert due(said(15, 40), 400) == 0
+    assert due(said(16, 40), 400) == 16 - 5, "what stays fills half the room"
+    assert due(said(LEAST_KEPT, 4000), 400) == 0, "nothing but what stays anyway"
+    assert due(said(3, 4000), 400) == 1
     assert due([], 0) == 0
 
 
@@ -81,7 +81,7 @@ def test_a_plain_summary_has_a_line_a_turn() -> None:
 
 
 def test_lines_share_the_room() -> None:
-    sizes = [len(line) for line in plain_summary(said(20, 5000), 500).split("\n")]
+    sizes = [len(line) for line in plain_summary(said(20, 5000), 2000).split("\n")]
     assert len(sizes) == 20
     assert len(set(sizes)) == 1
 
@@ -89,16 +89,16 @@ def test_lines_share_the_room() -> None:
 def test_a_former_summary_is_kept_and_what_is_left_out_is_said() -> None:
     former = Turn("summary", "The crew keeps sheep.", 30, upto=5)
     assert plain_summary([former, *said(3, start=6)]).startswith("The crew keeps sheep.\n- answered: 6")
-    few = plain_summary(said(100), 100)
+    few = plain_summary(said(100), 400)
     assert few.startswith("(earlier lines left out)\n- ")
     assert few.endswith(" 100.....")
-    again = plain_summary([Turn("summary", few, 200, upto=100), *said(3, start=101)], 100)
+    again = plain_summary([Turn("summary", few, 200, upto=100), *said(3, start=101)], 400)
     assert again.endswith("- asked: 103.....")
 
 
 def test_a_long_former_summary_leaves_half_the_room() -> None:
     former = Turn("summary", "p" * 8000, 30, upto=5)
-    made = plain_summary([former, *said(30, 500, start=6)], 1000)
+    made = plain_summary([former, *said(30, 500, start=6)], 4000)
     prose, *lines = made.split("\n")
     assert 1500 < len(prose) <= 2100
     assert len(lines) == 30
@@ -107,19 +107,21 @@ def test_a_long_former_summary_leaves_half_the_room() -> None:
 turns = st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.text(max_size=300), st.booleans()), max_size=90)
 
 
-@given(turns, st.text(max_size=500), st.integers(0, 3000))
-def test_nothing_ever_takes_more_than_its_room(given_turns: list[tuple[Role, str, bool]], text: str, room: int) -> None:
+@given(turns, st.text(max_size=500), st.integers(0, 12_000))
+def test_nothing_ever_takes_more_than_its_space(
+    given_turns: list[tuple[Role, str, bool]], text: str, space: int
+) -> None:
     turns = [Turn(role, text, n, tainted=tainted) for n, (role, text, tainted) in enumerate(given_turns, 3)]
     turns = [Turn("summary", text, 99, upto=2), *turns]
-    shown = fitting(turns, room)
-    assert sum(len(turn.text) for turn in shown) <= room * 4
+    shown = fitting(turns, space)
+    assert sum(len(turn.text) for turn in shown) <= space
     numbers = [turn.number for turn in shown]
     assert numbers == [turn.number for turn in turns if turn.number in numbers]
-    assert len(plain_summary(turns, room)) <= room * 4
-    upto = due(turns, room)
+    assert len(plain_summary(turns, space)) <= space
+    upto = due(turns, space)
     left = [turn for turn in turns if turn.number > upto and turn.role != "summary"]
     assert upto == 0 or LEAST_KEPT <= len(left) <= KEPT_TURNS
-    assert upto == 0 or due([summary_turn(behind(turns, upto), "", 0.0), *left], room) == 0
+    assert upto == 0 or due([summary_turn(behind(turns, upto), "", 0.0), *left], space) == 0
 
 
 @pytest.mark.parametrize(

@@ -718,9 +718,9 @@ MONEY = (
     ),
     Bug(
         "what tools say of themselves is not reckoned with",
-        "agents/spending.py",
-        "size += sum([_tool_bytes(tool) for tool in request.tools])",
-        "pass",
+        "models/token_count.py",
+        "tokens = sum([sum(measure(text)) + _FRAME for text in texts])",
+        "tokens = 0.0",
     ),
     Bug(
         "what a failed call may have cost is forgotten",

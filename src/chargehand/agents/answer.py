@@ -209,7 +209,10 @@ async def _reserve_answer(
     gaps = [gap_text(gap, nonce) for gap in (*input_gaps, *brief.gaps)]
     rulings = [wrap(nonce, "judge", describe_contradictions(settled))] if settled else []
     memory = material(
-        [block for block in blocks if block.text], (), nonce, shortened(blocks, writer.model.card.window // 4)
+        [block for block in blocks if block.text],
+        (),
+        nonce,
+        shortened(blocks, writer.model.card.window // 4, writer.rates),
     )
 
     def request(memory: str, texts: str) -> Request:

@@ -21,13 +21,13 @@ from chargehand.engine.policy import Policy
 from chargehand.errors import BudgetExceeded, PlanInvalid
 from chargehand.journal.memory import MemoryJournal
 from chargehand.models.model import Model
+from chargehand.models.token_count import count_tokens
 from chargehand.runtime.executor import Done, Executor, Proposal, Refined, StepContext
 from chargehand.runtime.runner import Runner
 
 # --- cost of a plan
 
 
-_CHARACTERS = 4  # a token
 _REPLY = 500  # tokens of a reply, a result or what a tool returns
 _CALLS_WITH_TOOLS = 3
 BASIS = (
@@ -126,7 +126,7 @@ def _answer_calls(writer: Writer, plan: Plan) -> list[_Call]:
 
 
 def _tokens(*texts: str) -> int:
-    return sum(map(len, texts)) // _CHARACTERS
+    return sum(map(count_tokens, texts))
 
 
 def _grows(executor: AgentExecutor, names: Sequence[str], policy: Policy, *, closed: bool) -> str:

@@ -16,23 +16,35 @@ from chargehand.engine.value import decode_value, encode_or_text, encode_value
 from chargehand.engine.view import Input
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import PICTURES, Artifact, Chart, Figure, Passages, Table, WorkerOutput
-from chargehand.models.messages import IMAGE_TOKENS, Message, new_nonce, wrap
+from chargehand.models.messages import IMAGE_TOKENS, Message, Reply, new_nonce, wrap
+from chargehand.models.reply_limit import GENEROUS_LIMIT
 from chargehand.models.request_facts import Given
+from chargehand.models.token_count import (
+    EMPTY,
+    TOOLS,
+    Size,
+    TokenRates,
+    measure_message,
+    together,
+    without,
+)
 from chargehand.tools.calling import capped
 from chargehand.tools.tool import CAP
 
 # --- history of an attempt
 
 
-_CHARACTERS = 4  # a token has about so many
 _FULL = 0.8
+_MOST_TOKENS = 2  # that a character is, as a rule
 _LEAST_TURNS = 2
+_SAME_NONCE = "d0a1b2c3d4e5f6a7"
 _RECENT = 6
 _EXCERPT = 300
 
 
-def tokens(text: str) -> int:
-    return len(text) // _CHARACTERS + 1
+def same_nonce(text: str, nonce: str) -> str:
+    """Return a text with another number of its envelopes, the same each time: its size must not go by chance."""
+    return text.replace(nonce, _SAME_NONCE) if nonce else text
 
 
 def read_on(handle: str, text: str, excerpt: str) -> str:
@@ -50,38 +62,105 @@ def _hash_system(text: str) -> blake2b:
 
 
 class WorkerHistory:
-    """The messages of one attempt. `chain` identifies all that was said so far at the cost of what is new."""
+    """The messages of one attempt. `chain` identifies all that was said so far at the cost of what is new.
 
-    __slots__ = ("_chain", "_end", "_pinned", "_size", "_window", "kept", "messages", "nonce")
+    What is left out of it goes by the texts and by the replies to this attempt, which are in the journal: an attempt
+    that is resumed shows its model the same.
+    """
 
-    def __init__(self, brief: tuple[Message, Message], window: int, nonce: str = "") -> None:
-        """`nonce` is the number of the envelopes: it differs each time and changes nothing that is said."""
+    __slots__ = (
+        "_beside",
+        "_chain",
+        "_characters",
+        "_end",
+        "_most_short",
+        "_pinned",
+        "_rates",
+        "_size",
+        "_window",
+        "is_short",
+        "kept",
+        "messages",
+        "nonce",
+    )
+
+    def __init__(self, brief: tuple[Message, Message], window: int, nonce: str = "", *, beside: Size = EMPTY) -> None:
+        """Begin with a brief.
+
+        Args:
+            brief: The system message and the task.
+            window: Tokens that the model reads.
+            nonce: The number of the envelopes: it differs each time and changes nothing that is said.
+            beside: The size of what each call reads beside the messages.
+        """
         self.messages: list[Message] = list(brief)
         self._pinned = 2  # messages of the brief
         self.kept: dict[str, str] = {}
         self._window = window
         self.nonce = nonce
         self._end = f"\n</data {nonce}>" if nonce else ""
-        self._size = _size(brief[0]) + _size(brief[1])
+        self._beside = beside
+        self._size: Size | None = None  # measured once a limit may depend on it
+        self._characters = len(brief[0].text) + len(brief[1].text)
+        if brief[1].images:
+            self._characters += IMAGE_TOKENS * len(brief[1].images)
+        self._most_short = (window * _FULL - GENEROUS_LIMIT - beside[TOOLS]) / _MOST_TOKENS
+        self.is_short = self._characters <= self._most_short
+        """Whether it fits with the longest reply, even if it has the most tokens that so many characters can be."""
+        self._rates: TokenRates | None = None
         plain = brief[1].text.replace(nonce, "") if nonce else brief[1].text
         self._chain = _hash_system(brief[0].text).copy()
         self._chain.update(plain.encode())
 
     @property
     def tokens(self) -> int:
+        """Tokens that a call reads, about; 0: so few that no limit depends on them."""
+        return 0 if self.is_short else self.rates.estimate(self.size)
+
+    @property
+    def size(self) -> Size:
+        """The size of what a call reads."""
+        if self._size is None:
+            self._size = self._measure_all(self.messages, self._beside)
         return self._size
+
+    def _measure(self, message: Message) -> Size:
+        """Return the size of a message. It is the same whatever the number of the envelopes is."""
+        return measure_message(structs.replace(message, text=same_nonce(message.text, self.nonce)))
+
+    def _measure_all(self, messages: Sequence[Message], beside: Size = EMPTY) -> Size:
+        for message in messages:
+            beside = together(beside, self._measure(message))
+        return beside
+
+    @property
+    def rates(self) -> TokenRates:
+        """How the model counts tokens, by the replies to this attempt."""
+        if self._rates is None:
+            self._rates = TokenRates()
+        return self._rates
 
     @property
     def chain(self) -> str:
         return self._chain.hexdigest()
 
+    def add_reply(self, reply: Reply) -> None:
+        """Add a reply, and learn from it how many tokens the messages are."""
+        if reply.usage is not None and not self.is_short:
+            self.rates.learn(self.size, reply.usage.input)
+        self.add(Message("assistant", reply.text, reply.calls))
+
     def add(self, message: Message, means: str = "") -> None:
         """Add a message; `means` is what it says without its envelope, whose number differs each time."""
         self.messages.append(message)
-        self._size += _size(message)
+        self._characters += len(message.text)
+        if self._size is not None:
+            self._size = together(self._size, self._measure(message))
         self._chain.update((means or message.text).encode())
         for call in message.calls:
+            self._characters += len(call.arguments)
             self._chain.update(f"{call.id}\0{call.name}\0{call.arguments}".encode())
+        self.is_short = self._characters <= self._most_short
 
     @property
     def chat_turns(self) -> int:
@@ -95,13 +174,13 @@ class WorkerHistory:
 
     def reopen(self, brief: Sequence[Message]) -> None:
         """Put another brief in the place of the first: what it shows has changed. Earlier turns stand in its middle."""
-        for message in self.messages[: self._pinned]:
-            self._size -= _size(message)
+        self._size = None
         self.messages[: self._pinned] = brief
         self._pinned = len(brief)
         for message in brief:
-            self._size += _size(message)
+            self._characters += len(message.text)  # of the former brief as well: it is only a bound
             self._chain.update(message.text.replace(self.nonce, "").encode() if self.nonce else message.text.encode())
+        self.is_short = self._characters <= self._most_short
 
     def keep(self, handle: str, text: str) -> None:
         """Remember a text that was shown in part."""
@@ -110,18 +189,18 @@ class WorkerHistory:
     def fit(self) -> bool:
         """Make room before the next call, where there is too little; whether anything was cut."""
         room = int(self._window * _FULL)
-        if self._size <= room:
+        if self.is_short or self.tokens <= room:
             return False
         self._shorten(room, _RECENT)
-        if self._size > room:
+        if self.tokens > room:
             self._drop_turns(room)
-        if self._size > room:
+        if self.tokens > room:
             self._drop(room)
-        if self._size > room:
+        if self.tokens > room:
             self._shorten(room, 0)
-        if self._size > self._window:
+        if self.tokens > self._window:
             raise Invalid(
-                f"the task, its inputs and its memory take {self._size} tokens, the model reads {self._window}; "
+                f"the task, its inputs and its memory take {self.tokens} tokens, the model reads {self._window}; "
                 "hand over less, or choose a model with a larger window"
             )
         return True
@@ -138,39 +217,30 @@ class WorkerHistory:
                     f"{self._end}"
                 )
                 self._replace(at, Message("tool", text, call=message.call, is_error=message.is_error))
-            if self._size <= room:
+            if self.tokens <= room:
                 return
 
     def _drop_turns(self, room: int) -> None:
         """Earlier turns go, the oldest first: what this attempt found counts for more."""
-        while self._size > room and self._pinned - 2 > _LEAST_TURNS:
-            self._size -= _size(self.messages[1])
+        while self.tokens > room and self._pinned - 2 > _LEAST_TURNS:
+            self._size = without(self.size, self._measure(self.messages[1]))
             del self.messages[1]
             self._pinned -= 1
 
     def _drop(self, room: int) -> None:
         """Whole exchanges go, oldest first: a call and its results stay or leave together."""
-        while self._size > room:
+        while self.tokens > room:
             end = next(
                 (at for at in range(self._pinned + 1, len(self.messages)) if self.messages[at].role != "tool"), 0
             )
             if not end or end >= len(self.messages) - 1:
                 return
-            self._size -= sum(_size(message) for message in self.messages[self._pinned : end])
+            self._size = without(self.size, self._measure_all(self.messages[self._pinned : end]))
             del self.messages[self._pinned : end]
 
     def _replace(self, at: int, message: Message) -> None:
-        self._size += _size(message) - _size(self.messages[at])
+        self._size = together(without(self.size, self._measure(self.messages[at])), self._measure(message))
         self.messages[at] = message
-
-
-def _size(message: Message) -> int:
-    size = len(message.text) // _CHARACTERS + 1
-    if message.images:
-        size += len(message.images) * IMAGE_TOKENS
-    for call in message.calls:
-        size += (len(call.arguments) + len(call.name)) // _CHARACTERS + 2
-    return size
 
 
 # --- calls of earlier attempts

@@ -26,7 +26,7 @@ from chargehand.text.words import FUNCTION_WORDS, split_words
 from chargehand.tools.calling import capped
 from chargehand.tools.tool import CAP
 
-_BYTES_A_TOKEN = 2  # of results, for every token of the window: the half of it
+_WINDOW_SHARE = 0.5  # that results may take
 _MAX_WHY = 300
 _MAX_JUDGED = 12
 _MAX_BALLOT_WORDS = 12  # of a result whose one number is what it says
@@ -61,13 +61,15 @@ async def rule(calls: WriterCalls, subject: Judging, *, extra: bool = False) -> 
 
 def _question(calls: WriterCalls, subject: Judging, tasks: Sequence[str], *, extra: bool) -> ModelQuestion:
     nonce = new_nonce()
-    room = min(CAP, calls.model.card.window * _BYTES_A_TOKEN // max(1, len(subject.results)))
+    room = calls.model.card.window * _WINDOW_SHARE / max(1, len(subject.results))
+    rates = calls.role.rates
+    texts = [result_text(result.value, whole=True) for result in subject.results]
     parts = [f"Request: {subject.goal}"]
     if subject.claims:
         parts.append("What they say:\n" + "\n".join(f"- {claim}" for claim in subject.claims))
     parts += [
-        wrap(nonce, origin_of(result), capped(result_text(result.value, whole=True), room)[0])
-        for result in subject.results
+        wrap(nonce, origin_of(result), capped(text, min(CAP, int(room * rates.bytes_per_token(text))))[0])
+        for result, text in zip(subject.results, texts, strict=True)
     ]
     return ModelQuestion(
         purpose="a ruling on results this long",

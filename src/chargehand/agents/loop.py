@@ -12,9 +12,9 @@ from chargehand.agents.inputs import (
     WorkerHistory,
     day_text,
     input_images,
+    same_nonce,
     show_earlier_calls,
     show_inputs,
-    tokens,
 )
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import Recall, Summarizer, block_facts, turn_facts
@@ -34,6 +34,7 @@ from chargehand.models.messages import Image, Message, Reply, Request, ToolSpec,
 from chargehand.models.partial_text import missing_parts
 from chargehand.models.reply_limit import longer_limit, reply_limit
 from chargehand.models.request_facts import Working
+from chargehand.models.token_count import count_tokens
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.tools.rules import allowed, may_exit, must_exit, only_end
 
@@ -92,7 +93,7 @@ class Attempt:
         message = Message("user", f"({day_text(brief.began // DAY)})\n\n{task}{earlier}", images=images)
         opening = (ready.system(resources.prompts), message)
         self._task = message
-        self._history = WorkerHistory(opening, ready.window, nonce)
+        self._history = WorkerHistory(opening, ready.window, nonce, beside=ready.beside)
         for handle, text in inputs.kept.items():
             self._history.keep(handle, text)
         self._asked = brief.instruction
@@ -106,7 +107,8 @@ class Attempt:
         self._recall: Recall | None = None
         memory = ready.memory
         if memory is not None and memory.is_shown(brief.steps):  # what it is told is not known before it has looked
-            self._recall = Recall(memory, context, ready.window)
+            known = resources.spending.observations.of(ready.models[0]).rates
+            self._recall = Recall(memory, context, ready.window, self._history.rates, known)
         else:
             context.prompt(ready.models[0].card.handle, opening, tuple(ready.tools))
 
@@ -156,7 +158,7 @@ class Attempt:
             if self._recall is not None:
                 await self._remind(self._recall, number)
             reply = await self._ask()
-            self._history.add(reply.message())
+            self._history.add_reply(reply)
             if reply.calls:
                 calls = self._calls
                 if calls.circle and all(call.name != GIVE_UP.name for call in reply.calls):
@@ -213,7 +215,9 @@ class Attempt:
             estimate=ready.worker.estimate,
         )
         system = ready.system(resources.prompts)
-        if await recall.look(summarizer, tokens(system.text) + tokens(self._task.text)):
+        if await recall.look(
+            summarizer, count_tokens(system.text) + count_tokens(same_nonce(self._task.text, history.nonce))
+        ):
             history.reopen(recall.opening(system, self._task, history.nonce))
             blocks = block_facts(recall.blocks.values())
             self._subject = structs.replace(self._subject, blocks=blocks, earlier=turn_facts(recall.turns))
@@ -248,7 +252,8 @@ class Attempt:
         reservation = spending.reserve(
             ready.models,
             request,
-            read=None if spending.capped else self._history.tokens,
+            read=self._history.tokens,
+            size=self._history.size if spending.capped else None,
             estimate=ready.worker.estimate,
             at_least=self._longer,
         )

@@ -25,6 +25,7 @@ from chargehand.memory.session import OpenMemory
 from chargehand.models.messages import Message, ToolSpec, ways_to_answer
 from chargehand.models.model import Model
 from chargehand.models.request_facts import Skill, WorkerCard
+from chargehand.models.token_count import EMPTY, REQUEST, Size, measure_tools, together
 from chargehand.text.words import did_you_mean, listed
 from chargehand.tools.built_in import BUILT_IN, WITH_SETTINGS, tools_named
 from chargehand.tools.remember import ARCHIVE_TOOLS, BLOCK_TOOLS, NAMES, described, memory_tools, usual_tools
@@ -68,6 +69,8 @@ class ReadyWorker(Struct, eq=False):
     specs: tuple[ToolSpec, ...]
     """Its tools as a model sees them."""
     window: int
+    beside: Size = EMPTY
+    """The size of what a call reads beside the messages: its tools, and the schema of its result."""
     memory: WorkerMemory | None = None
     """With one it is shown its memory before each call of its model."""
     has_deciding_tools: bool = False
@@ -125,14 +128,17 @@ def make_ready(
 ) -> ReadyWorker:
     """Make a worker ready; Invalid, naming it, where it cannot work."""
     tools = check_worker(worker, named)
+    shape = None if worker.output is None else JsonShape(worker.output)
+    specs = (*(tool.spec for tool in tools.values()), GIVE_UP)
     return ReadyWorker(
         worker=worker,
         tools=tools,
         models=tuple(models),
-        shape=None if worker.output is None else JsonShape(worker.output),
+        shape=shape,
         card=worker_card(worker, tools),
-        specs=(*(tool.spec for tool in tools.values()), GIVE_UP),
+        specs=specs,
         window=min((model.card.window for model in models), default=0),
+        beside=together(REQUEST, measure_tools(specs, None if shape is None else bytes(shape.raw))),
         memory=memory,
         has_deciding_tools=any(tool.decides is not None for tool in tools.values()),
     )

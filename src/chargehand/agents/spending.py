@@ -16,10 +16,11 @@ from chargehand.engine.events import Effect, StepKind
 from chargehand.engine.facts import CallsLost, ModelFellBack
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
-from chargehand.models.messages import IMAGE_TOKENS, Message, Reply, Request, Settings, ToolSpec, Usage
+from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, Model, ModelFailed, model_failed
 from chargehand.models.providers import is_free
 from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, Observations, reply_limit
+from chargehand.models.token_count import EMPTY, Size, measure_request
 from chargehand.runtime.executor import Claim, Done, StepContext, WorkFailed
 
 # --- reserve, call, settle
@@ -30,8 +31,7 @@ FailedCalls: TypeAlias = Sequence[tuple[Model, ModelFailed]]
 
 LEAST_REPLY = 1_000
 """Tokens below which a reply is not asked for: where the budget covers fewer, the call is not made."""
-_BYTES_PER_TOKEN = 3  # at least, as a rule
-_FRAME = 8  # tokens around a message, a call or a tool
+_LEARNED = 5  # replies that teach at first, and how many there are to one that does later
 _SUPERVISION = 3_000  # tokens that a call of the supervisor reads, before its request is known
 _MICROS_PER_CALL = 10_000
 _LEAST_CALLS = 10
@@ -43,10 +43,29 @@ class Reservation:
     Its reply has at most `most` tokens; fewer, down to `LEAST_REPLY`, where the budget has no more.
     """
 
-    __slots__ = ("_estimate", "_most", "_spending", "_turn", "claim", "keeps_floor", "models", "read", "request")
+    __slots__ = (
+        "_asked",
+        "_bounds",
+        "_estimate",
+        "_most",
+        "_size",
+        "_spending",
+        "_turn",
+        "claim",
+        "keeps_floor",
+        "models",
+        "request",
+    )
 
     def __init__(
-        self, spending: "Spending", models: Sequence[Model], request: Request, *, read: int, most: int, estimate: Amount
+        self,
+        spending: "Spending",
+        models: Sequence[Model],
+        request: Request,
+        *,
+        size: Size | int | None,
+        most: int,
+        estimate: Amount,
     ) -> None:
         self._spending = spending
         self._most = most
@@ -54,9 +73,12 @@ class Reservation:
         self._turn: Model | None = None
         """The model of which a call may be under way."""
         self.models = models
+        self._asked = request
+        """As it was reserved for: without the bytes of pictures."""
         self.request = request
-        self.read = read
-        """Tokens that the call reads."""
+        self._size = size
+        self._bounds: dict[str, tuple[int, int]] = {}
+        """For a model, how many replies of it were known, and the tokens that the call reads at most by that."""
         self.claim: Claim | None = None
         """What is reserved for it, once it is, where the budget is capped."""
         self.keeps_floor = False
@@ -77,7 +99,37 @@ class Reservation:
     def expected_use(self, model: Model) -> Amount:
         """Return what a call of one of the models is expected to use: what it reads, and a reply of usual length."""
         observed = self._spending.observations.of(model)
-        return self._use(model, ceil(self.read * observed.input), observed.usual_length(self._most))
+        return self._use(model, self.read(model), observed.usual_length(self._most))
+
+    def read(self, model: Model) -> int:
+        """Return the tokens that a call of one of the models reads, about."""
+        size = self._measured()
+        return size if isinstance(size, int) else self._spending.observations.of(model).rates.estimate(size)
+
+    def most_read(self, model: Model) -> int:
+        """Return the tokens that a call of one of the models reads at most."""
+        size = self._measured()
+        if isinstance(size, int):
+            return size
+        rates = self._spending.observations.of(model).rates
+        known, most = self._bounds.get(model.card.handle, (-1, 0))
+        if known != rates.replies:
+            most = rates.bound(size)
+            self._bounds[model.card.handle] = rates.replies, most
+        return most
+
+    def _measured(self) -> Size | int:
+        if self._size is None:
+            self._size = measure_request(self._asked)
+        return self._size
+
+    def learn(self, model: Model, usage: Usage) -> None:
+        """Let a reply teach how many tokens the request was."""
+        rates = self._spending.observations.of(model).rates
+        if self._size is None:
+            rates.note(self._asked, usage.input)
+        elif not isinstance(self._size, int):
+            rates.learn(self._size, usage.input)
 
     @property
     def limit(self) -> int:
@@ -108,7 +160,7 @@ class Reservation:
     def use(self, model: Model, limit: int) -> Amount:
         """What one of the models may use for a reply of so many tokens, as it was observed to behave."""
         observed = self._spending.observations.of(model)
-        read = ceil(self.read * observed.input)
+        read = ceil(self.most_read(model) * observed.input)
         return self._use(model, read, observed.length(model.card, limit))
 
     def _use(self, model: Model, read: int, out: int) -> Amount:
@@ -147,6 +199,7 @@ class Spending:
         self.observations = Observations() if observations is None else observations
         costly = budget.tokens is not None or budget.micros is not None
         self._most = USUAL_LIMIT if costly else GENEROUS_LIMIT
+        self._replies = 0
         self._settings: dict[tuple[Settings, int], Settings] = {}
         """Settings with a limit on the reply: most calls of a team share them."""
 
@@ -156,17 +209,21 @@ class Spending:
         request: Request,
         *,
         read: int | None = None,
+        size: Size | int | None = None,
         estimate: Amount = NOTHING,
         at_least: int = 0,
     ) -> Reservation:
         """What a call of these models in turn takes: `at_least` so long a reply is wanted, if it may be.
 
-        `read` is how many tokens it reads, where that is known without counting.
+        `read` is how many tokens it reads, where that is known. `size` is that of what it reads, where it is measured
+        already, or the most tokens it may read.
         """
+        if read is None and size is None:
+            size = measure_request(request)
         if read is None:
-            read = read_tokens(request)
+            read = size if isinstance(size, int) else self.observations.of(models[0]).rates.estimate(size or EMPTY)
         most = max(reply_limit(models[0].card, request.settings, read, most=self._most), at_least)
-        return Reservation(self, models, request, read=read, most=most, estimate=estimate)
+        return Reservation(self, models, request, size=size, most=most, estimate=estimate)
 
     def limit_reply(self, model: Model, request: Request, limit: int) -> Request:
         """The request with no longer a reply than this, and than the model can write."""
@@ -233,8 +290,14 @@ class Spending:
                 continue
             if reply.notice:
                 context.note(reply.notice)
+            self._replies += 1
+            # without caps little depends on it: a part of the replies is enough
+            if reply.usage is not None and (self.capped or self._replies <= _LEARNED or self._replies % _LEARNED == 0):
+                reservation.learn(model, reply.usage)
             if self.capped:
-                self.observations.of(model).add_reply(model.card, read=reservation.read, limit=limit, reply=reply)
+                self.observations.of(model).add_reply(
+                    model.card, read=reservation.most_read(model), limit=limit, reply=reply
+                )
             used = None if reply.usage is None else _billed(model, reply.usage, reply.micros, reserved)
             if used is None and not self.capped:
                 used = Amount(calls=1)
@@ -258,34 +321,6 @@ def _note_fallback(context: StepContext, failed: tuple[Model, ModelFailed], to: 
     model, error = failed
     text = f"falls back to model {to.card.handle}: {error.failure.message}"
     context.note(text, error.failure, ModelFellBack(model.card.handle, to.card.handle))
-
-
-def read_tokens(request: Request) -> int:
-    """As many tokens as a call reads at most, as a rule: messages, tools and schema."""
-    size = sum([_message_bytes(message) for message in request.messages])
-    size += sum([_tool_bytes(tool) for tool in request.tools])
-    frames = len(request.messages) + len(request.tools)
-    if request.schema is not None:
-        size += len(bytes(request.schema))
-        frames += 1
-    return -(-size // _BYTES_PER_TOKEN) + _FRAME * frames
-
-
-def _message_bytes(message: Message) -> int:
-    size = _bytes(message.text)
-    if message.images:
-        size += len(message.images) * IMAGE_TOKENS * _BYTES_PER_TOKEN
-    for call in message.calls:
-        size += _bytes(call.name) + _bytes(call.arguments) + _BYTES_PER_TOKEN * _FRAME
-    return size
-
-
-def _tool_bytes(tool: ToolSpec) -> int:
-    return _bytes(tool.name) + _bytes(tool.description) + len(bytes(tool.parameters))
-
-
-def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode(errors="replace"))
 
 
 def _billed(model: Model, usage: Usage, micros: int | None, reserved: Amount) -> Amount:

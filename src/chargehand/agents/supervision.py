@@ -23,6 +23,7 @@ from chargehand.models.messages import Message, Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, Model
 from chargehand.models.reply_limit import longer_limit
 from chargehand.models.request_facts import Subject, WorkerCard
+from chargehand.models.token_count import TokenRates
 from chargehand.runtime.executor import Claim, StepContext, WorkFailed
 from chargehand.tools.remember import MEMORY_SEARCHES
 from chargehand.tools.remember import NAMES as MEMORY_TOOLS
@@ -57,6 +58,11 @@ class SupervisorRole(Struct):
     async def blocks(self) -> Sequence[BlockView]:
         """The blocks of memory that the whole team sees."""
         return () if self.shared is None else await self.shared()
+
+    @property
+    def rates(self) -> TokenRates:
+        """How its model counts tokens, as far as that is known."""
+        return self.spending.observations.of(self.model).rates
 
     def system(self, prompt: str, slots: Mapping[str, str]) -> str:
         """A system prompt with its slots filled; it rarely changes, so the runs at once share one text."""
@@ -149,7 +155,7 @@ class ModelQuestion(Struct, frozen=True, gc=False, kw_only=True):
 
     def request(self, role: SupervisorRole) -> Request:
         system = role.system(self.prompt, self.slots) + instructions(self.blocks)
-        cut = shortened(self.blocks, role.model.card.window // 4)
+        cut = shortened(self.blocks, role.model.card.window // 4, role.rates)
         shared = material(self.blocks, (), self.nonce, cut).strip()
         user = "\n\n".join(part for part in (shared, *self.parts) if part)
         messages = (Message("system", system), Message("user", user))
@@ -245,7 +251,7 @@ class SupervisorCalls:
         limit = reservation.limit
         reply = await self._call(reservation, hear)
         settings = self.role.settings
-        longer = longer_limit(self.model.card, settings, limit, reservation.read)
+        longer = longer_limit(self.model.card, settings, limit, reservation.read(self.model))
         if reply.finish != "length" or longer <= limit:
             return reply
         request = structs.replace(reservation.request, settings=settings)

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct, structs
 
-from chargehand.agents.inputs import origin_of, tokens, value_text
+from chargehand.agents.inputs import origin_of, value_text
 from chargehand.agents.spending import Reservation
 from chargehand.agents.supervision import ASKER, SupervisorCalls, SupervisorRole
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine.budget import NOTHING
 from chargehand.models.messages import Message, Request, wrap
 from chargehand.models.request_facts import Given
+from chargehand.models.token_count import measure
 from chargehand.runtime.executor import StepContext
 from chargehand.text.citations import cite, cited_tasks
 from chargehand.tools.calling import capped
@@ -46,7 +47,7 @@ _MAX_ROUNDS = 4
 _CONCURRENCY = 8
 _MAX_CALLS = 64  # a round
 _MAX_TOKENS = 2_048  # that a piece is shortened to, as far as nothing else is set
-_CHARACTERS = 3  # a token of a piece, with room for the prompt around it
+_PIECE_SHARE = 0.75  # of the room, for a piece: the prompt stands around it
 _BREAKS = ("\n", "\\n", ". ", " ")  # where a slice may end, best first; in JSON a new line is a backslash and an n
 
 
@@ -72,27 +73,34 @@ def join_pieces(pieces: Sequence[Piece], nonce: str) -> str:
 async def reduce_results(calls: WriterCalls, goal: str, pieces: Sequence[Piece], nonce: str) -> Sequence[Piece]:
     """The results as they are, if they fit, else shortened. What had to be left out is added to what is lost."""
     room = int(calls.model.card.window * _WINDOW_SHARE)
+    rates = calls.writer.rates
     text = join_pieces(pieces, nonce)
     rounds = 0
-    while tokens(text) > room:
+    while (tokens := rates.estimate(measure(text))) > room:
         rounds += 1
-        calls.context.note(f"the results take {tokens(text)} tokens, {room} fit: they are reduced first")
-        groups = group_pieces(pieces, room * _CHARACTERS)
+        calls.context.note(f"the results take {tokens} tokens, {room} fit: they are reduced first")
+        share = _PIECE_SHARE * room / tokens  # of the text, for a piece
+        groups = group_pieces(pieces, int(share * len(text)))
         if len(groups) > _MAX_CALLS:
             calls.lose(f"{len(groups) - _MAX_CALLS} of {len(groups)} pieces of the results are too much and left out")
             groups = groups[:_MAX_CALLS]
         shorter = await _shorten(calls, goal, groups, nonce)
         if shorter is None:
             calls.lose(f"the budget does not cover the {len(groups)} calls that takes: all results are cut instead")
-            return cut_evenly(pieces, room * _CHARACTERS)
+            return cut_evenly(pieces, int(share * _bytes(text)))
         before = len(text)
         pieces = shorter
         text = join_pieces(pieces, nonce)
         is_stuck = len(text) >= before  # a model that does not shorten will not the next time
-        if tokens(text) > room and (is_stuck or rounds == _MAX_ROUNDS):
+        left = rates.estimate(measure(text))
+        if left > room and (is_stuck or rounds == _MAX_ROUNDS):
             calls.lose("the results could not be reduced enough: all of them are cut")
-            return cut_evenly(pieces, room * _CHARACTERS)
+            return cut_evenly(pieces, int(_PIECE_SHARE * room / left * _bytes(text)))
     return pieces
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode(errors="replace"))
 
 
 def group_pieces(pieces: Sequence[Piece], size: int) -> list[list[Piece]]:
@@ -125,7 +133,7 @@ def _slice(text: str, size: int) -> Iterator[str]:
 
 def cut_evenly(pieces: Sequence[Piece], size: int) -> list[Piece]:
     """The pieces in about so many bytes: short ones as they are, the others each cut to the same length."""
-    lengths = sorted(len(piece.text.encode(errors="replace")) + len(piece.origin) for piece in pieces)
+    lengths = sorted(_bytes(piece.text) + len(piece.origin) for piece in pieces)
     rest = size
     level = 0
     for place, length in enumerate(lengths):

@@ -50,26 +50,25 @@ def scope_of(labels: Mapping[str, str], *, asker: str = "", thread: str = "") ->
     return f"{next(iter(parts))}-{digest(*(text.encode(errors='replace') for part in parts.items() for text in part))}"
 
 
-CHARACTERS = 4
-"""Of a token, about."""
 MOST_TURNS = 60
 KEPT_TURNS = 20
 LEAST_KEPT = 2
 """Turns that stay when the others get behind a summary: a task and what came of it at least."""
-SUMMARY_ROOM = 1000
+LONGEST_SUMMARY = 4_000
+"""Characters of a summary that is made without a model."""
 _LONGEST_LINE = 400
 _SHORTEST_LINE = 40
 _SAID = {"user": "asked", "assistant": "answered", "summary": "before"}
 _LEFT_OUT = "(earlier lines left out)"
 
 
-def fitting(turns: Sequence[Turn], room: int, frame: int = 0) -> list[Turn]:
-    """What to show of these turns (the newest last) in so many tokens: the summary, then the newest that fit.
+def fitting(turns: Sequence[Turn], space: int, frame: int = 0) -> list[Turn]:
+    """What to show of these turns (the newest last) in so many characters: the summary, then the newest that fit.
 
-    A summary longer than half the room is shortened, and so is the newest turn where it does not fit. `frame` is how
+    A summary longer than half the space is shortened, and so is the newest turn where it does not fit. `frame` is how
     many characters each turn takes besides its text.
     """
-    remaining = room * CHARACTERS
+    remaining = space
     if remaining <= 0:
         return []
     summary, recent = _split(turns)
@@ -85,23 +84,23 @@ def fitting(turns: Sequence[Turn], room: int, frame: int = 0) -> list[Turn]:
     return [*first, *reversed(fitting)]
 
 
-def due(turns: Sequence[Turn], room: int) -> int:
+def due(turns: Sequence[Turn], space: int) -> int:
     """The number of the turn up to which a summary is due; 0 if none is.
 
-    It is due when there are more than MOST_TURNS, or half as much again as the room holds. What stays fills half the
-    room, so that the next one is not due at once.
+    It is due when there are more than MOST_TURNS, or half as much again as the space, in characters, holds. What
+    stays fills half of it, so that the next one is not due at once.
     """
     _, recent = _split(turns)
-    space = max(0, room) * CHARACTERS
+    space = max(0, space)
     if len(recent) <= MOST_TURNS and 2 * _size(recent, 0) <= 3 * space:
         return 0
     return _last_behind(recent, space // 2, KEPT_TURNS, 0)
 
 
-def chat_due(turns: Sequence[Turn], room: int, max_turns: int, frame: int) -> int:
+def chat_due(turns: Sequence[Turn], space: int, max_turns: int, frame: int) -> int:
     """The same for turns that are shown as a chat: all of them are shown until they do not fit any more."""
     _, recent = _split(turns)
-    space = max(0, room) * CHARACTERS
+    space = max(0, space)
     if len(recent) <= max_turns and _size(recent, frame) <= space:
         return 0
     return _last_behind(recent, space // 2, -(-max_turns // 2), frame)
@@ -136,9 +135,9 @@ def summary_turn(turns: Sequence[Turn], text: str, when: Instant) -> Turn:
     return Turn("summary", text, when=when, tainted=any(turn.tainted for turn in turns), upto=upto)
 
 
-def plain_summary(turns: Sequence[Turn], room: int = SUMMARY_ROOM) -> str:
-    """A summary without a model: the former summary in half the room, then a line a turn, the newest that fit."""
-    space = max(0, room) * CHARACTERS
+def plain_summary(turns: Sequence[Turn], space: int = LONGEST_SUMMARY) -> str:
+    """A summary without a model, in so many characters: half of it the former one, then a line a turn, the newest."""
+    space = max(0, space)
     summary, recent = _split(turns)
     former = "" if summary is None else _cut(summary.text.strip(), space // 2)
     lines = [f"- {_SAID[turn.role]}: {' '.join(turn.text[: _LONGEST_LINE * 2].split())}" for turn in recent]

@@ -23,6 +23,7 @@ from chargehand.models.limits import Limiter, Refusals, Ticket, guess_tokens
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import ClosableModel, Hear, Model, ModelCard, ModelFailed
 from chargehand.models.prices import Price
+from chargehand.models.token_count import TokenRates, measure_request
 from chargehand.waits import waiting
 
 RETRY = Retry()
@@ -78,6 +79,7 @@ class Guarded:
         self._clock = clock
         self._sleep = sleep
         self._random = random or Random()  # noqa: S311 - it spreads waits, it guards nothing
+        self._rates = TokenRates()
         self._why = ""
         self._refusal: Failure | None = None
         self._refused_until: Instant = 0.0
@@ -150,7 +152,8 @@ class Guarded:
     async def _once(self, request: Request, listener: "_StreamListener | None") -> Reply:
         limiter = self.limiter
         pause = self._check(limiter)
-        tokens = guess_tokens(request) if limiter.counts_tokens else 0
+        size = measure_request(request) if limiter.counts_tokens else None
+        tokens = 0 if size is None else guess_tokens(self._rates.estimate(size), request)
         if pause:
             with waiting(self.card.handle, f"no calls for now{self._why}", pause):
                 ticket = await limiter.enter(tokens)
@@ -171,6 +174,8 @@ class Guarded:
                 raise
             self._answered()
             used = _tokens(reply.usage)
+            if size is not None and reply.usage is not None:
+                self._rates.learn(size, reply.usage.input)
             return reply
         finally:
             limiter.leave(ticket, used)

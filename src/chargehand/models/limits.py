@@ -19,7 +19,6 @@ _MINUTE = 60.0
 _LEAST_WAIT = 0.001
 _MOST_DOUBLINGS = 16
 _LONGEST_HOLD = 86_400.0  # a foreign model may ask for any time, even an endless one
-_CHARACTERS_PER_TOKEN = 4
 _GUESSED_OUTPUT = 1_000
 
 
@@ -275,7 +274,6 @@ class Retries:
         return calls[-1]
 
 
-def guess_tokens(request: Request) -> int:
-    """Tokens of a call that was not made yet; what it really took is booked afterwards."""
-    read = sum([len(message.text) for message in request.messages]) // _CHARACTERS_PER_TOKEN
+def guess_tokens(read: int, request: Request) -> int:
+    """Tokens of a call that was not made yet and reads so many; what it really took is booked afterwards."""
     return read + min(request.settings.max_tokens or _GUESSED_OUTPUT, _GUESSED_OUTPUT)

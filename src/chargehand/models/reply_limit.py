@@ -10,10 +10,11 @@ import logging
 import re
 from math import ceil
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from chargehand.models.messages import Reply, Settings
 from chargehand.models.model import Model, ModelCard
+from chargehand.models.token_count import TokenRates
 
 USUAL_LIMIT = 8_192
 """Where neither the settings nor the model's card says, and where a budget has to cover it."""
@@ -105,9 +106,9 @@ class Observed(Struct):
     """What calls of one model took beyond what was reserved for them, at most: later ones reserve as much.
 
     `excess` is the longest reply that was longer than asked for, 0 while there was none, and `longest` that of all.
-    `was_cut`: a reply ended at its limit. `input` and `price` are how many times as many tokens were read, and as many
-    dollars charged, as was reckoned. `kept_in_row` counts the replies in a row that were no longer than
-    reserved, `under_way` the calls that have been let in and are not over.
+    `was_cut`: a reply ended at its limit. `input` and `price` are how many times as many tokens were read as its
+    `rates` allow, and as many dollars charged as was reckoned. `kept_in_row` counts the replies in a row that were no
+    longer than reserved, `under_way` the calls that have been let in and are not over.
     """
 
     excess: int = 0
@@ -121,6 +122,8 @@ class Observed(Struct):
     """How many replies said how long they are."""
     written: int = 0
     """Tokens of these replies together."""
+    rates: TokenRates = field(default_factory=TokenRates)
+    """How it counts what it reads."""
 
     def usual_length(self, limit: int) -> int:
         """Return how many tokens a reply within a limit is expected to have: the mean of those observed."""
@@ -144,7 +147,7 @@ class Observed(Struct):
         return self.is_trusted(card) or self.under_way <= self.kept_in_row
 
     def add_reply(self, card: ModelCard, *, read: int, limit: int, reply: Reply) -> None:
-        """Count a reply to a call that read so many tokens, as was reckoned, and asked for a reply within a limit."""
+        """Count a reply to a call that reads so many tokens at most, and asked for a reply within a limit."""
         usage = reply.usage
         if usage is None:  # booked as what was reserved: nothing can be learned from it
             self.kept_in_row += 1
@@ -175,7 +178,11 @@ class Observations:
         self._waiting: list[asyncio.Future[None]] = []
 
     def of(self, model: Model) -> Observed:
-        return self._by_handle.setdefault(model.card.handle, Observed())
+        handle = model.card.handle
+        observed = self._by_handle.get(handle)
+        if observed is None:
+            observed = self._by_handle[handle] = Observed()
+        return observed
 
     async def enter(self, model: Model) -> None:
         """Wait until one more call of a model may be under way, and count it."""

@@ -34,6 +34,7 @@ from chargehand.models.artifacts import WorkerOutput
 from chargehand.models.messages import Message, Request, new_nonce, wrap
 from chargehand.models.model import Model
 from chargehand.models.request_facts import Given, Reviewing
+from chargehand.models.token_count import TokenRates
 from chargehand.runtime.executor import ContextProxy, Done, StepContext, StepOptions, WorkFailed
 from chargehand.text.citations import names_source
 from chargehand.text.words import WORD
@@ -187,7 +188,7 @@ async def check_function(function: Callable[..., object], value: object) -> list
 
 
 FORM = '{"problems": ["…"], "accepted": true}'
-_BYTES_A_TOKEN = 2  # of material, for every token of the window: the half of it
+_WINDOW_SHARE = 0.5  # that material and result may take
 _MAX_PROBLEMS = 8
 _MAX_PROBLEM = 300  # characters
 _MAX_TRIES = 100  # places of a reply at which a verdict is looked for
@@ -227,7 +228,8 @@ class ReviewCase(Struct, frozen=True):
 async def review(name: str, panel: Panel, case: ReviewCase, context: StepContext, spending: Spending) -> Verdict:
     """The verdict, as one journaled step: an attempt that is resumed does not pay for it twice."""
     size = len(case.result.text) + size_of(case.material) + len(case.brief.instruction)
-    request = _request(panel, case, await read_off_loop(size, find_doubts, case))
+    rates = spending.observations.of(panel.models[0]).rates
+    request = _request(panel, case, await read_off_loop(size, find_doubts, case), rates)
     reservation = spending.reserve(panel.models, request, estimate=panel.worker.estimate)
 
     async def call(_key: str) -> Done:
@@ -244,14 +246,18 @@ async def review(name: str, panel: Panel, case: ReviewCase, context: StepContext
     return await spending.step(context, reservation, name, call, kind="check", request=mark, shape=Verdict)
 
 
-def _request(panel: Panel, case: ReviewCase, doubts: Sequence[str]) -> Request:
+def _request(panel: Panel, case: ReviewCase, doubts: Sequence[str], rates: TokenRates) -> Request:
     nonce = new_nonce()
-    room = min(CAP, panel.models[0].card.window * _BYTES_A_TOKEN // (len(case.material) + 1))
+    room = panel.models[0].card.window * _WINDOW_SHARE / (len(case.material) + 1)
+
+    def cut(text: str) -> str:
+        return capped(text, min(CAP, int(room * rates.bytes_per_token(text))))[0]
+
     parts = [f"Task: {case.brief.instruction}", today(case.brief)]
     for material in case.material:
         origin = material.task if material.from_tool else f"task {material.task}"
-        parts.append(wrap(nonce, origin, capped(result_text(material.value, whole=True), room)[0]))
-    parts.append("The result:\n" + wrap(nonce, "result", capped(result_text(case.result.value), room)[0]))
+        parts.append(wrap(nonce, origin, cut(result_text(material.value, whole=True))))
+    parts.append("The result:\n" + wrap(nonce, "result", cut(result_text(case.result.value))))
     if doubts:
         listed = "\n".join(f"- {doubt}" for doubt in doubts)
         parts.append(f"Word for word, this does not stand in the material (it may follow from it):\n{listed}")
