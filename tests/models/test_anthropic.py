@@ -225,7 +225,8 @@ async def test_any_other_schema_is_asked_for_in_words() -> None:
 
 async def test_a_whole_reply_comes_back_in_our_words() -> None:
     came = await reply(whole(said(cache_read_input_tokens=100, cache_creation_input_tokens=10)))
-    assert came == Reply(text="hi", calls=(), finish="stop", usage=Usage(117, 3, 100), micros=None, model="claude-x")
+    used = Usage(117, 3, cached=100, cache_written=10)
+    assert came == Reply(text="hi", calls=(), finish="stop", usage=used, micros=None, model="claude-x")
 
 
 async def test_calls_and_words_come_back_and_thoughts_do_not() -> None:

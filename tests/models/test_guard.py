@@ -434,8 +434,8 @@ def test_a_price_that_was_given_counts_for_a_server_on_this_machine_too() -> Non
 
 def test_the_card_says_what_is_known_of_the_price() -> None:
     known = Stage(["hi"], prices=PriceTag("", "m", fixed=flat(2.0, 10.0)))
-    assert known.guard.card.price(1000, 100) == 3000
-    assert Stage(["hi"]).guard.card.price(1000, 100) is None
+    assert known.guard.card.price(Usage(1000, 100)) == 3000
+    assert Stage(["hi"]).guard.card.price(Usage(1000, 100)) is None
 
 
 async def test_a_price_that_was_looked_up_is_on_the_card() -> None:
@@ -445,7 +445,7 @@ async def test_a_price_that_was_looked_up_is_on_the_card() -> None:
     before = Guarded(ScriptedModel([]), prices=PriceTag("openai", "gpt-4o"))
     await before.prepare()
     assert before.card == by_call.card
-    assert before.card.price(1, 1) == reply.micros
+    assert before.card.price(Usage(1, 1)) == reply.micros
     unknown = Guarded(ScriptedModel([]), prices=PriceTag("openai", "no-such-model"))
     await unknown.prepare()
     assert unknown.card.micros_in is None

@@ -3,17 +3,19 @@
 import asyncio
 import subprocess
 import sys
+from datetime import UTC, datetime
 from decimal import ROUND_CEILING
 
 import pytest
 
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.prices import Price, PriceTag, find_price, flat
+from chargehand.models.prices import PriceTag, find_price, flat
+from chargehand.models.rates import Price, Rates
 
 
 def cost(price: Price, usage: Usage) -> int | None:
-    return price.on(ModelCard("m")).price(usage.input, usage.output, usage.cached)
+    return ModelCard("m").with_price(price).price(usage)
 
 
 @pytest.mark.parametrize(
@@ -55,20 +57,26 @@ def test_a_price_nobody_knows_is_none(provider: str, name: str, url: str) -> Non
     assert tag.price is None
 
 
-def test_a_tag_looks_once() -> None:
-    looked: list[str] = []
-
-    class Counted(PriceTag):
-        def find(self) -> None:
-            looked.append("looked")
+def test_a_tag_looks_again_only_when_the_price_changes() -> None:
+    now = datetime(2026, 11, 19, 0, 30, tzinfo=UTC).timestamp()  # half an hour before the dear hours of this model
+    seen: list[tuple[bool, Price | None]] = []
 
     async def story() -> None:
-        tag = Counted("openai", "gpt-4o")
-        await tag.look_up()
-        await tag.look_up()
+        nonlocal now
+        tag = PriceTag("deepseek", "deepseek-v4-flash", clock=lambda: now)
+        for minutes in (0, 29, 1, 179, 1):
+            now += 60 * minutes
+            before = tag.price
+            await tag.look_up()
+            seen.append((tag.price is before, tag.price))
 
     asyncio.run(story())
-    assert looked == ["looked"]
+    assert [kept for kept, _ in seen] == [False, True, False, True, False]
+    usual, _, dear, _, again = [cost(price, Usage(1_000_000, 0)) for _, price in seen if price is not None]
+    assert usual is not None
+    assert dear is not None
+    assert usual < dear
+    assert again == usual
 
 
 @pytest.mark.parametrize(
@@ -102,9 +110,9 @@ def test_the_table_is_not_loaded_before_somebody_asks_for_a_price() -> None:
     ("read", "micros"), [(1, 761), (1000, 1760), (1001, 3853), (5000, 15_850), (5001, 20_854), (90_000, 360_850)]
 )
 def test_the_card_of_a_model_says_what_fees_and_long_calls_cost(read: int, micros: int) -> None:
-    price = Price(1.0, 2.0, 0.1, call=700, dearer=((1000, 3.0, 5.0, 0.1), (5000, 4.0, 5.0, 0.1)))
-    card = price.on(ModelCard("m"))
-    assert card.price(read, 30) == micros
+    price = Price(1.0, 2.0, 0.1, call=700, dearer=((1000, Rates(3.0, 5.0, 0.1)), (5000, Rates(4.0, 5.0, 0.1))))
+    card = ModelCard("m").with_price(price)
+    assert card.price(Usage(read, 30)) == micros
     assert (card.handle, card.micros_cached) == ("m", 0.1)
 
 
@@ -112,4 +120,4 @@ def test_the_fee_of_a_model_that_is_charged_by_call_is_on_its_card() -> None:
     found = find_price("perplexity", "sonar")
     assert found is not None
     assert found.call > 0
-    assert found.on(ModelCard("m")).price(0, 0) == found.call
+    assert ModelCard("m").with_price(found).price(Usage()) == found.call

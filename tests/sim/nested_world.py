@@ -213,7 +213,7 @@ class World:
     def surprise(self, lives: int) -> Amount:
         """What overlong replies cost that nobody can know of: the first of each process, and those given up."""
         wordy = lives * [one.card for one in self.models if self.ignores_limits(one.card)] + self.unheard
-        return Amount(len(wordy) * self.wordy, sum(card.price(0, self.wordy) or 0 for card in wordy), 0)
+        return Amount(len(wordy) * self.wordy, sum(card.price(Usage(0, self.wordy)) or 0 for card in wordy), 0)
 
     # --- what models say
 
@@ -226,7 +226,7 @@ class World:
         wrote = most if chance.random() < self.verbose else chance.randint(1, min(most, 1000))
         if self.ignores_limits(card):
             wrote = self.wordy
-        micros = card.price(read, wrote) or 0
+        micros = card.price(Usage(read, wrote)) or 0
         bill = self.bill
         bill.tokens = bill.tokens + read + wrote
         bill.micros = bill.micros + micros
