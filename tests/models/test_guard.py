@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from itertools import pairwise
 from random import Random
 from typing import TypeVar
@@ -449,6 +450,18 @@ async def test_a_price_that_was_looked_up_is_on_the_card() -> None:
     unknown = Guarded(ScriptedModel([]), prices=PriceTag("openai", "no-such-model"))
     await unknown.prepare()
     assert unknown.card.micros_in is None
+
+
+async def test_a_price_by_the_hour_is_that_of_the_hour_of_the_call() -> None:
+    now = datetime(2026, 11, 19, 0, 59, tzinfo=UTC).timestamp()  # a minute before this model's dear hours
+    tag = PriceTag("deepseek", "deepseek-v4-flash", clock=lambda: now)
+    guard = Guarded(ScriptedModel([Reply("hi", usage=Usage(1000, 100))], repeat=True), prices=tag)
+    usual = await guard.reply(HELLO)
+    now += 60
+    dear = await guard.reply(HELLO)
+    assert usual.micros is not None
+    assert dear.micros is not None
+    assert usual.micros < dear.micros == guard.card.price(Usage(1000, 100))
 
 
 def test_without_usage_nobody_knows_the_price() -> None:

@@ -8,10 +8,12 @@ from decimal import ROUND_CEILING
 
 import pytest
 
-from chargehand.models.messages import Usage
-from chargehand.models.model import ModelCard
+from chargehand.models.messages import Message, Request, Usage
+from chargehand.models.model import ClosableModel, ModelCard
 from chargehand.models.prices import PriceTag, find_price, flat
-from chargehand.models.rates import Price, Rates
+from chargehand.models.rates import Price, Rates, dearest
+from chargehand.models.resolve import find_model
+from tests.models.loopback import loopback, whole
 
 
 def cost(price: Price, usage: Usage) -> int | None:
@@ -97,6 +99,49 @@ def test_a_price_of_ones_own_is_exact_and_rounded_up() -> None:
     assert cost(flat(0.1, 0.2), Usage(10, 10)) == 3
     assert cost(flat(0.1, 0.2), Usage(1, 0)) == 1
     assert cost(flat(3, 15, 0.3), Usage(1_000_000, 1_000_000, 1_000_000)) == 300_000 + 15_000_000
+
+
+async def test_what_anthropic_writes_to_its_cache_costs_what_anthropic_charges() -> None:
+    """1,000 tokens read, 20,000 written to the cache and 20 out cost 63,300 where the writes are charged as input."""
+    usage = {"input_tokens": 1_000, "cache_creation_input_tokens": 20_000, "output_tokens": 20}
+    content = [{"type": "text", "text": "hi"}]
+    message = {"type": "message", "model": "claude", "content": content, "stop_reason": "end_turn", "usage": usage}
+    async with loopback(lambda _: whole(message)) as server:
+        model = find_model("anthropic:claude-sonnet-4-5", lambda _: None, base_url=server.url, key="k", variable="K")
+        try:
+            came = await model.reply(Request([Message("user", "hello")]))
+        finally:
+            assert isinstance(model, ClosableModel)
+            await model.close()
+    assert came.micros == 78_300
+    assert model.card.highest_price(21_000, 20) == 21_000 * 3.75 + 20 * 15
+
+
+def test_the_most_that_a_call_can_cost_takes_the_dearest_rates() -> None:
+    price = flat(3, 15, 0.3, dollars_cache_write=3.75, dollars_cache_write_hour=6, dollars_reasoning=20)
+    assert price.most(1_000, 100) == 3_750 + 2_000
+    assert price.most(1_000, 100, hour=True) == 6_000 + 2_000
+    assert flat(3, 15, 4).most(1_000, 100) == 4_000 + 1_500
+    falling = Price(3.0, 15.0, dearer=((500, Rates(1.0, 5.0)),))
+    assert falling.most(1_000, 100) == 3_000 + 1_500, "a call may read less than was reckoned"
+
+
+def test_several_prices_have_one_that_is_never_exceeded() -> None:
+    prices = [flat(3, 15, 0.3, 3.75), flat(3.5, 10), Price(1.0, 1.0, call=7, dearer=((1_000, Rates(9.0, 9.0)),))]
+    bound = dearest(prices)
+    for usage in (Usage(900, 90), Usage(900, 90, cache_written=900), Usage(2_000, 5), Usage(2_000, 5, cached=2_000)):
+        assert bound.cost(usage) >= max(price.cost(usage) for price in prices)
+    assert bound.cost(Usage(100, 10)) == 350 + 150 + 7
+
+
+def test_the_package_of_prices_is_not_loaded_where_the_table_is_as_new() -> None:
+    heavy = "{'genai_prices', 'pydantic'}"
+    script = (
+        "import sys; from chargehand.models.prices import find_price; assert find_price('openai', 'gpt-4o'); "
+        f"print(sorted({heavy} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_the_table_is_not_loaded_before_somebody_asks_for_a_price() -> None:

@@ -71,7 +71,6 @@ def flat(
     dollars_in: float,
     dollars_out: float,
     dollars_cached: float | None = None,
-    *,
     dollars_cache_write: float | None = None,
     dollars_cache_write_hour: float | None = None,
     dollars_reasoning: float | None = None,
