@@ -126,6 +126,17 @@ def test_the_most_that_a_call_can_cost_takes_the_dearest_rates() -> None:
     assert falling.most(1_000, 100) == 3_000 + 1_500, "a call may read less than was reckoned"
 
 
+def test_a_call_in_another_service_tier_has_the_price_of_the_tier() -> None:
+    flex = flat(1.0, 5.0)
+    priority = flat(6.0, 30.0)
+    price = Price(3.0, 15.0, tiers=(("flex", flex), ("priority", priority)))
+    card = ModelCard("m").with_price(price)
+    used = Usage(1_000, 100)
+    assert [card.price(used, tier) for tier in ("", "flex", "priority", "auto")] == [4_500, 1_500, 9_000, 4_500]
+    assert card.highest_price(1_000, 100, tier="priority") == 9_000
+    assert card.highest_price(1_000, 100, tier="flex") == 4_500, "the provider may serve it in its usual tier"
+
+
 def test_several_prices_have_one_that_is_never_exceeded() -> None:
     prices = [flat(3, 15, 0.3, 3.75), flat(3.5, 10), Price(1.0, 1.0, call=7, dearer=((1_000, Rates(9.0, 9.0)),))]
     bound = dearest(prices)

@@ -82,7 +82,7 @@ class Reservation:
     @property
     def limit(self) -> int:
         """Tokens of the longest reply that is covered by what is held."""
-        if self.claim is None:
+        if self.claim is None or self._cost(self._most).within(self.claim.held):
             return self._most
         low = min(self._most, LEAST_REPLY)
         high = self._most

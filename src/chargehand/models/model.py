@@ -103,13 +103,20 @@ class ModelCard(Declared, frozen=True):
         rates = self.rates
         return None if rates is None else rates.in_tier(tier).cost(usage)
 
-    def highest_price(self, read: int, written: int, *, hour: bool = False) -> int | None:
+    def highest_price(self, read: int, written: int, *, hour: bool = False, tier: str = "") -> int | None:
         """Return millionths of a dollar that a call of so many tokens costs at most; None where that is not known.
 
-        All it reads may be written to the provider's cache, for an hour if `hour`, else for 5 minutes.
+        Args:
+            read: Tokens that it reads at most, all of which the provider may write to its cache.
+            written: Tokens that it writes at most, thinking included.
+            hour: Whether what it reads may be cached for an hour, else for 5 minutes.
+            tier: The service tier that is asked for; the provider may serve it in the usual one.
         """
         rates = self.rates
-        return None if rates is None else rates.most(read, written, hour=hour)
+        if rates is None:
+            return None
+        usual = rates.most(read, written, hour=hour)
+        return usual if not tier else max(usual, rates.in_tier(tier).most(read, written, hour=hour))
 
 
 class Model(Protocol):

@@ -84,8 +84,11 @@ class Price(Rates, frozen=True, gc=False, omit_defaults=True):
             written: Tokens that it writes at most, thinking included.
             hour: Whether what it reads may be cached for an hour, else for 5 minutes.
         """
-        possible = [self, *[dearer for above, dearer in self.dearer if read > above]]
-        return self.call + ceil(round(max(rates.most_micros(read, written, hour=hour) for rates in possible), 6))
+        micros = self.most_micros(read, written, hour=hour)
+        for above, dearer in self.dearer:
+            if read > above:
+                micros = max(micros, dearer.most_micros(read, written, hour=hour))
+        return self.call + ceil(round(micros, 6))
 
 
 def dearest(prices: Sequence[Price]) -> Price:
