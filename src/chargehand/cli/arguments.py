@@ -141,7 +141,7 @@ _SHARED: Options = {
         "help": f"model of every worker: openai:gpt-5-mini, {BUILT_IN} ...",
     },
     "--price": {
-        "metavar": "IN/OUT[/CACHED[/WRITE]]",
+        "metavar": "IN/OUT",
         "type": token_price,
         "help": "of an unlisted model, in $ per million tokens: 0.25/2",
     },
