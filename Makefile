@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test suite page-tools thorough check lint types types-changed lint-deploy fix bench bench-memory bench-cluster bench-routing soak-memory soak-nested soak-effects soak-breakers people load soak local-quality letta-matrix peers frameworks web screens openapi reference sim scale planted cluster-test monkey kill9 zombie cov lock clean
+.PHONY: help run test suite page-tools thorough check lint types types-changed lint-deploy fix bench bench-memory bench-cluster bench-routing soak-memory soak-nested soak-effects soak-breakers people load soak local-quality letta-matrix peers frameworks web screens openapi reference prices sim scale planted cluster-test monkey kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -134,6 +134,9 @@ openapi: $(VENV)/dev.stamp ## Write docs/openapi.json anew, after a change of ou
 reference: $(VENV)/dev.stamp ## Write docs/reference anew, after a change of verbs, keys, events, errors or exit codes
 	$(BIN)/python -m tests.reference.write
 
+prices: $(VENV)/dev.stamp ## Write the table of prices in the package anew, from the genai-prices of dev.lock
+	$(BIN)/python -m tests.models.write_prices
+
 sim: $(VENV)/dev.stamp ## Simulated worlds, seed by seed; SEEDS=100000
 	$(BIN)/python -m tests.sim.run --seeds $(SEEDS) $(ARGS)
 
@@ -166,9 +169,9 @@ COMPILE = $(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3
 
 # All but xai: its SDK wants an older `packaging` than a2a does.
 EXTRAS = a2a bedrock cluster cohere groq huggingface langgraph local mcp mistral multilingual openai-agents otel \
-	providers pydantic-ai sandbox server
+	prices providers pydantic-ai sandbox server
 
-lock: $(VENV)/made.stamp ## Write requirements/*.lock anew; ARGS=--upgrade for newer versions
+lock: $(VENV)/made.stamp ## Write requirements/*.lock and the table of prices anew; ARGS=--upgrade for newer versions
 	$(BIN)/python -m venv $(VENV)/lock
 	$(VENV)/lock/bin/python -m pip --disable-pip-version-check --quiet --quiet install uv==0.13.7
 	$(COMPILE) pyproject.toml requirements/run.in -o requirements/run.lock
@@ -179,6 +182,7 @@ lock: $(VENV)/made.stamp ## Write requirements/*.lock anew; ARGS=--upgrade for n
 	$(COMPILE) pyproject.toml requirements/peers.in -o requirements/peers.lock
 	$(COMPILE) requirements/letta-1.0.0.in -o requirements/letta-1.0.0.lock
 	$(COMPILE) requirements/letta-1.7.0.in -o requirements/letta-1.7.0.lock
+	@$(MAKE) --no-print-directory prices
 
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) build dist .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -60,8 +60,8 @@ from chargehand.journal.store import opened_journal
 from chargehand.memory.catalog import Memory
 from chargehand.memory.conversations import scope_of
 from chargehand.memory.session import OpenMemory
-from chargehand.models.prices import Price
 from chargehand.models.providers import BUILT_IN
+from chargehand.models.rates import Price
 from chargehand.models.resolve import Finder, Lookup
 from chargehand.models.wrappers import Hedging
 from chargehand.runtime.answers import Answer, ShownQuestions, read_answer

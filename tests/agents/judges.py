@@ -85,7 +85,7 @@ class Desk:
         return nullcontext(1)
 
     def record_call(
-        self, model: str, seconds: float, tokens: tuple[int, int], used: Amount | None, call: int = 0
+        self, model: str, seconds: float, tokens: Mapping[str, int], used: Amount | None, call: int = 0
     ) -> None:
         pass
 

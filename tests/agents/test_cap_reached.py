@@ -7,7 +7,7 @@ from msgspec import structs
 
 from chargehand import Plan, ScriptedModel, Supervisor, Task, Team, Worker
 from chargehand.agents.result import Result
-from chargehand.agents.spending import PriceUnknown
+from chargehand.agents.spending import PriceUnknown, read_tokens
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget, CapReached
 from chargehand.engine.fold import begin
@@ -58,6 +58,32 @@ async def test_the_cap_on_dollars_is_named_in_dollars() -> None:
     assert found.cap is not None
     assert (found.cap.cap, found.cap.limit, found.cap.used) == ("usd", 0.025, 0.0182)
     assert 0.0068 < found.cap.needed < 0.1
+
+
+class Caching:
+    """A model that writes all it reads to the provider's cache, and writes as much as it may."""
+
+    def __init__(self) -> None:
+        self.card = ModelCard("caching", micros_in=10.0, micros_cache_write=12.5, micros_out=0.01, keeps_limit=True)
+        self.bill = 0
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        read = read_tokens(request)
+        used = Usage(read, request.settings.max_tokens or 0, cache_written=read)
+        self.bill += self.card.price(used) or 0
+        return Reply("Three.", usage=used, micros=self.card.price(used))
+
+
+async def test_a_cap_in_dollars_holds_where_all_that_is_read_is_written_to_the_cache() -> None:
+    bills: set[int] = set()
+    for cap in range(4_000, 16_000, 250):
+        model = Caching()
+        worker = Worker("ann", model=model)
+        supervisor = Supervisor(model=model, plan=THREE)
+        found = await Team([worker], supervisor=supervisor, budget=Budget(usd=cap / 1_000_000)).run("Count")
+        assert model.bill == found.spent.micros <= cap
+        bills.add(model.bill)
+    assert len(bills) == 4, "caps that cover none, one, two and three calls"
 
 
 async def test_a_task_that_is_skipped_names_the_cap_that_its_estimate_does_not_fit_under() -> None:

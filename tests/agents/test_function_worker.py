@@ -397,7 +397,7 @@ async def test_a_question_is_answered_by_a_callback_and_a_person_who_declines_fa
 
 async def test_models_that_it_called_stand_in_the_trace_and_a_failure_says_what_it_used() -> None:
     async def think(assignment: Assignment, context: StepContext) -> Done:
-        context.record_call("foreign:model", 0.5, (100, 20), Amount(tokens=120, micros=30, calls=1))
+        context.record_call("foreign:model", 0.5, {"input": 100, "output": 20}, Amount(tokens=120, micros=30, calls=1))
         if assignment.attempt == 1:
             raise WorkFailed(Failure("network", "the line went dead"), Amount(tokens=120, micros=30, calls=1))
         return Done(f"thought as {assignment.worker}", Amount(tokens=120, micros=30, calls=1))

@@ -85,7 +85,7 @@ async def test_where_all_replicas_fail_the_fallback_model_answers() -> None:
 async def test_a_call_costs_what_the_replica_that_answered_costs() -> None:
     cards = [ModelCard(name, micros_in=price, micros_out=price) for name, price in (("cheap", 1.0), ("dear", 9.0))]
     models = [ScriptedModel(["done"], card=card, repeat=True, usage=Usage(10, 10)) for card in cards]
-    assert ReplicaPool(models, {}).card.price(10, 10) == 180, "what is reserved is the price of the dearest"
+    assert ReplicaPool(models, {}).card.price(Usage(10, 10)) == 180, "what is reserved is the price of the dearest"
     found = await team(models, 2, budget=Budget(usd=1.0)).run("Count")
     assert found.spent.micros == 200
 

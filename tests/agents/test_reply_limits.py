@@ -65,7 +65,7 @@ class Wordy:
             output = 100
             self.first = None
         self.replied.append(output)
-        micros = self.card.price(200, output) or 0
+        micros = self.card.price(Usage(200, output)) or 0
         self.bill += micros
         return Reply(text, usage=Usage(200, output), micros=micros)
 
@@ -82,7 +82,7 @@ def chapters(model: Model, budget: Budget, count: int = 16) -> Team:
 async def test_a_model_that_ignores_its_limit_passes_the_cap_by_its_first_reply_at_most(output: int, cap: int) -> None:
     wordy = Wordy(output)
     found = await chapters(wordy, Budget(usd=cap / 1_000_000)).run("go")
-    first = wordy.card.price(200, output) or 0
+    first = wordy.card.price(Usage(200, output)) or 0
     assert wordy.bill <= max(cap, first)
     assert found.spent.micros == wordy.bill
     assert found.overspent.micros == max(0, wordy.bill - cap)
@@ -247,7 +247,7 @@ async def test_where_little_is_left_less_is_asked_for_and_below_a_floor_nothing(
         limits = [one.settings.max_tokens or 0 for one in script.requests]
         if asked is None:
             assert 1_000 <= limits[0] < USUAL_LIMIT
-            assert (DEAR.price(0, limits[0]) or 0) <= cap
+            assert (DEAR.price(Usage(0, limits[0])) or 0) <= cap
         elif asked:
             assert limits == [asked]
         else:

@@ -1,7 +1,7 @@
 """The way `route`: one task for whoever fits, two for the best two; what is not clear is never decided in silence."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import pytest
@@ -65,7 +65,7 @@ class Notes:
         return nullcontext(1)
 
     def record_call(
-        self, model: str, seconds: float, tokens: tuple[int, int], used: Amount | None, call: int = 0
+        self, model: str, seconds: float, tokens: Mapping[str, int], used: Amount | None, call: int = 0
     ) -> None:
         pass
 

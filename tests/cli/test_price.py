@@ -12,6 +12,7 @@ from chargehand.engine.budget import Budget
 from chargehand.engine.events import RunRequested
 from chargehand.journal.store import read_run
 from chargehand.models.prices import PriceTag, flat
+from chargehand.models.rates import Price
 from chargehand.models.testing.fault_server import FaultServer
 from tests.cli.commands import JOURNAL, chargehand
 from tests.config.files import write
@@ -68,11 +69,15 @@ async def test_a_providers_model_behind_a_gateway_on_this_machine_is_paid_for(de
 
 
 def test_a_price_is_two_amounts_of_dollars() -> None:
-    assert token_price("0.25/2")[:2] == (0.25, 2.0)
-    assert token_price("$3/$15")[:2] == (3.0, 15.0)
-    for wrong in ("", "3", "3/", "/2", "a/b", "-1/2", "nan/1", "1/inf"):
+    assert token_price("0.25/2").dollars == (0.25, 2.0)
+    assert token_price("$3/$15").dollars == (3.0, 15.0)
+    for wrong in ("", "3", "3/", "/2", "a/b", "-1/2", "nan/1", "1/inf", "1/2/-3", "1/2/3/4/5"):
         with pytest.raises(ArgumentTypeError, match=r"in and out, like 0\.25/2"):
             token_price(wrong)
+
+
+def test_a_price_may_say_what_the_cache_costs() -> None:
+    assert flat(*token_price("3/15/0.3/3.75").dollars) == Price(3.0, 15.0, cached=0.3, cache_write=3.75)
 
 
 async def test_a_price_of_ones_own_is_for_models_that_the_table_does_not_have() -> None:

@@ -373,7 +373,7 @@ class Wonders(Asks):
 
     async def plan(self, brief: Brief, context: StepContext) -> Proposal:
         await asyncio.sleep(2.0)
-        context.record_call("model-a", 2.0, (90, 10), CALL)
+        context.record_call("model-a", 2.0, {"input": 90, "output": 10}, CALL)
         return Proposal((task("a"),), "merge", used=CALL)
 
     async def attempt(self, brief: Brief, context: StepContext) -> Done:

@@ -14,7 +14,7 @@ from chargehand import Policy, Retry, Worker
 from chargehand.integrations.langgraph import from_langgraph
 from chargehand.integrations.openai_agents import from_openai_agents
 from chargehand.integrations.pydantic_ai import from_pydantic_ai
-from chargehand.models.prices import Price
+from chargehand.models.rates import Price
 from tests.integrations.foreign_models import ScriptedOpenAIModel
 
 POLICY = Policy(retry=Retry(attempts=2, base=0.01))

@@ -51,8 +51,11 @@ def listener_to(collector: Collector, *, content: bool = False, exporter_timeout
     )
 
 
+USED = Usage(100, 10, cached=40, cache_written=20, cache_written_hour=5, reasoning=6)
+
+
 def make_team(name: str = "adders") -> Team:
-    call = Reply(calls=(ToolCall("c1", "add", '{"a": 1, "b": 2}'),), usage=Usage(100, 10, cached=40), micros=250)
+    call = Reply(calls=(ToolCall("c1", "add", '{"a": 1, "b": 2}'),), usage=USED, micros=250)
     worker = Worker("ann", model=ScriptedModel([call, Reply("s3cret: 3", usage=Usage(120, 5))]), tools=[add])
     supervisor = Supervisor(model=ScriptedModel([PLAN, "It is 3."]))
     return Team([worker], supervisor=supervisor, name=name)
@@ -80,6 +83,11 @@ async def test_a_collector_gets_the_tree_of_the_run_with_tokens_and_cost() -> No
     assert told["gen_ai.provider.name"] == "scripted"
     assert (told["gen_ai.usage.input_tokens"], told["gen_ai.usage.output_tokens"]) == (100, 10)
     assert told["gen_ai.usage.cache_read.input_tokens"] == 40
+    assert told["llm.token_count.prompt_details.cache_read"] == 40
+    assert told["gen_ai.usage.cache_creation.input_tokens"] == 25
+    assert told["llm.token_count.prompt_details.cache_write"] == 25
+    assert told["gen_ai.usage.reasoning.output_tokens"] == 6
+    assert told["llm.token_count.completion_details.reasoning"] == 6
     assert told["llm.token_count.total"] == 110
     assert told["gen_ai.usage.cost"] == told["llm.cost.total"] == told["operation.cost"] == 0.00025
     assert told["openinference.span.kind"] == "LLM"

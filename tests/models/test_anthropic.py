@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from msgspec import Raw, structs
@@ -24,7 +25,7 @@ UNHEARD = structs.replace(PATIENT, first=0.2, whole=0.2)
 SILENT = structs.replace(PATIENT, idle=0.2)
 
 
-def said(*blocks: object, stop: str | None = "end_turn", **usage: int) -> dict[str, object]:
+def said(*blocks: object, stop: str | None = "end_turn", **usage: Any) -> dict[str, object]:
     return {
         "id": "msg_1",
         "type": "message",
@@ -64,7 +65,7 @@ def stop(index: int = 0) -> bytes:
     return happens("content_block_stop", index=index)
 
 
-def close(reason: str | None = "end_turn", **usage: int) -> bytes:
+def close(reason: str | None = "end_turn", **usage: Any) -> bytes:
     return happens("message_delta", delta={"stop_reason": reason}, usage={"output_tokens": 9, **usage})
 
 
@@ -225,7 +226,29 @@ async def test_any_other_schema_is_asked_for_in_words() -> None:
 
 async def test_a_whole_reply_comes_back_in_our_words() -> None:
     came = await reply(whole(said(cache_read_input_tokens=100, cache_creation_input_tokens=10)))
-    assert came == Reply(text="hi", calls=(), finish="stop", usage=Usage(117, 3, 100), micros=None, model="claude-x")
+    used = Usage(117, 3, cached=100, cache_written=10)
+    assert came == Reply(text="hi", calls=(), finish="stop", usage=used, micros=None, model="claude-x")
+
+
+CACHE = {"ephemeral_5m_input_tokens": 4_000, "ephemeral_1h_input_tokens": 16_000}
+THOUGHT = {"thinking_tokens": 15}
+
+
+async def test_what_was_written_to_the_cache_and_what_was_thought_is_counted_apart() -> None:
+    counts: dict[str, Any] = {"cache_read_input_tokens": 100, "cache_creation_input_tokens": 20_000}
+    counts |= {"cache_creation": CACHE, "output_tokens_details": THOUGHT, "output_tokens": 20}
+    used = Usage(20_107, 20, cached=100, cache_written=4_000, cache_written_hour=16_000, reasoning=15)
+    assert (await reply(whole(said(**counts)))).usage == used
+    usage = {"usage": said(**counts)["usage"]}
+    message: dict[str, object] = {"type": "message", "model": "claude-x", "content": [], **usage}
+    begun = happens("message_start", message=message)
+    closed = close(output_tokens=20, output_tokens_details=THOUGHT)
+    assert (await reply(streamed(begun, TEXT, words("hi"), stop(), closed, END), stream=True)).usage == used
+
+
+async def test_what_is_kept_for_an_hour_is_never_more_than_what_was_written() -> None:
+    came = await reply(whole(said(cache_creation_input_tokens=10, cache_creation=CACHE)))
+    assert came.usage == Usage(17, 3, cache_written_hour=10)
 
 
 async def test_calls_and_words_come_back_and_thoughts_do_not() -> None:
@@ -296,6 +319,15 @@ BROKEN_STREAMS = {
     "an event without a type": streamed(BEGIN, event({"index": 0}), TEXT, words("hi"), stop(), close(), END),
     "tokens below zero": streamed(BEGIN, TEXT, words("hi"), stop(), close(input_tokens=-5), END),
     "cached tokens below zero": streamed(BEGIN, TEXT, words("hi"), stop(), close(cache_read_input_tokens=-5), END),
+    "tokens written to the cache below zero": streamed(
+        BEGIN, TEXT, words("hi"), stop(), close(cache_creation_input_tokens=-5), END
+    ),
+    "tokens kept for an hour below zero": streamed(
+        BEGIN, TEXT, words("hi"), stop(), close(cache_creation={"ephemeral_1h_input_tokens": -5}), END
+    ),
+    "thoughts below zero": streamed(
+        BEGIN, TEXT, words("hi"), stop(), close(output_tokens_details={"thinking_tokens": -5}), END
+    ),
     "an unknown reason": streamed(BEGIN, TEXT, words("hi"), stop(), close("pause_turn"), END),
     "no body": streamed(),
 }

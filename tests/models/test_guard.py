@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from itertools import pairwise
 from random import Random
 from typing import TypeVar
@@ -434,8 +435,8 @@ def test_a_price_that_was_given_counts_for_a_server_on_this_machine_too() -> Non
 
 def test_the_card_says_what_is_known_of_the_price() -> None:
     known = Stage(["hi"], prices=PriceTag("", "m", fixed=flat(2.0, 10.0)))
-    assert known.guard.card.price(1000, 100) == 3000
-    assert Stage(["hi"]).guard.card.price(1000, 100) is None
+    assert known.guard.card.price(Usage(1000, 100)) == 3000
+    assert Stage(["hi"]).guard.card.price(Usage(1000, 100)) is None
 
 
 async def test_a_price_that_was_looked_up_is_on_the_card() -> None:
@@ -445,10 +446,22 @@ async def test_a_price_that_was_looked_up_is_on_the_card() -> None:
     before = Guarded(ScriptedModel([]), prices=PriceTag("openai", "gpt-4o"))
     await before.prepare()
     assert before.card == by_call.card
-    assert before.card.price(1, 1) == reply.micros
+    assert before.card.price(Usage(1, 1)) == reply.micros
     unknown = Guarded(ScriptedModel([]), prices=PriceTag("openai", "no-such-model"))
     await unknown.prepare()
     assert unknown.card.micros_in is None
+
+
+async def test_a_price_by_the_hour_is_that_of_the_hour_of_the_call() -> None:
+    now = datetime(2026, 11, 19, 0, 59, tzinfo=UTC).timestamp()  # a minute before this model's dear hours
+    tag = PriceTag("deepseek", "deepseek-v4-flash", clock=lambda: now)
+    guard = Guarded(ScriptedModel([Reply("hi", usage=Usage(1000, 100))], repeat=True), prices=tag)
+    usual = await guard.reply(HELLO)
+    now += 60
+    dear = await guard.reply(HELLO)
+    assert usual.micros is not None
+    assert dear.micros is not None
+    assert usual.micros < dear.micros == guard.card.price(Usage(1000, 100))
 
 
 def test_without_usage_nobody_knows_the_price() -> None:

@@ -236,6 +236,45 @@ async def test_a_whole_reply_comes_back_in_our_words() -> None:
     )
 
 
+def using(**usage: object) -> list[Move]:
+    return whole(said() | {"usage": {"prompt_tokens": 100, "completion_tokens": 30} | usage})
+
+
+async def test_what_was_written_to_the_cache_and_what_was_thought_is_counted_apart() -> None:
+    details = {"prompt_tokens_details": {"cached_tokens": 40, "cache_write_tokens": 50}}
+    thought = {"completion_tokens_details": {"reasoning_tokens": 20}}
+    came = await reply(using(total_tokens=130, **details, **thought))
+    assert came.usage == Usage(100, 30, cached=40, cache_written=50, reasoning=20)
+
+
+async def test_thoughts_that_only_the_total_counts_are_paid_for() -> None:
+    thought = {"completion_tokens_details": {"reasoning_tokens": 200}}
+    assert (await reply(using(total_tokens=330, **thought))).usage == Usage(100, 230, reasoning=200), "xAI"
+    assert (await reply(using(total_tokens=330))).usage == Usage(100, 230, reasoning=200), "Gemini"
+    assert (await reply(using(total_tokens=0))).usage == Usage(100, 30)
+
+
+async def test_parts_of_the_usage_are_never_more_than_the_whole() -> None:
+    details = {"prompt_tokens_details": {"cached_tokens": 90, "cache_write_tokens": 50}}
+    thought = {"completion_tokens_details": {"reasoning_tokens": 200}}
+    came = await reply(using(**details, **thought))
+    assert came.usage == Usage(100, 30, cached=90, cache_written=10, reasoning=30)
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens_details": {"cached_tokens": -1}},
+        {"prompt_tokens_details": {"cache_write_tokens": -1}},
+        {"completion_tokens_details": {"reasoning_tokens": -1}, "total_tokens": 200},
+        {"prompt_tokens": -1, "total_tokens": 200},
+    ],
+)
+async def test_counts_below_zero_are_no_usage(usage: dict[str, object]) -> None:
+    with pytest.raises(CallFailed, match="below zero"):
+        await reply(using(**usage))
+
+
 async def test_tool_calls_come_back_with_what_the_model_wrote() -> None:
     calls = [{"id": "a", "type": "function", "function": {"name": "add", "arguments": '{"a": oops'}}]
     came = await reply(whole(said(None, "tool_calls", tool_calls=calls)))

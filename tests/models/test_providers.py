@@ -170,5 +170,13 @@ async def test_usage_that_was_left_out_is_not_zero() -> None:
             return response
 
     assert (await ProviderModel("a:b", Fixed(lambda _m, _i: response)).reply(HELLO)).usage is None
-    response.usage = RequestUsage(input_tokens=5, output_tokens=2, cache_read_tokens=1)
-    assert (await ProviderModel("a:b", Fixed(lambda _m, _i: response)).reply(HELLO)).usage == Usage(5, 2, 1)
+    response.usage = RequestUsage(
+        input_tokens=50,
+        output_tokens=20,
+        cache_read_tokens=10,
+        cache_write_tokens=30,
+        cache_write_1h_tokens=12,
+        output_reasoning_tokens=7,
+    )
+    used = Usage(50, 20, cached=10, cache_written=18, cache_written_hour=12, reasoning=7)
+    assert (await ProviderModel("a:b", Fixed(lambda _m, _i: response)).reply(HELLO)).usage == used

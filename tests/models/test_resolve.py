@@ -12,7 +12,7 @@ from chargehand.errors import Invalid
 from chargehand.models.guard import Guarded
 from chargehand.models.http import Timeouts
 from chargehand.models.limits import Pace
-from chargehand.models.messages import Message, Request
+from chargehand.models.messages import Message, Request, Usage
 from chargehand.models.model import Model, ModelFailed
 from chargehand.models.openai import OpenAIChat
 from chargehand.models.prices import flat
@@ -73,7 +73,7 @@ def test_the_demo_model_needs_nothing_and_no_guard() -> None:
     model = find_model("demo", lambda _: None)
     assert not isinstance(model, Guarded)
     assert model.card.notice
-    assert model.card.price(1000, 1000) in (None, 0)
+    assert model.card.price(Usage(1000, 1000)) in (None, 0)
 
 
 @pytest.mark.parametrize(
@@ -261,9 +261,9 @@ async def test_cards_say_what_models_cost_once_that_was_looked_up() -> None:
     async with closing(finder):
         paid = finder.find("openai:gpt-4o")
         free = finder.find("ollama:any")
-        assert (paid.card.price(1000, 1000), free.card.price(1000, 1000)) == (None, 0)
+        assert (paid.card.price(Usage(1000, 1000)), free.card.price(Usage(1000, 1000))) == (None, 0)
         await finder.prepare()
-        assert (paid.card.price(1000, 1000) or 0) > 0
+        assert (paid.card.price(Usage(1000, 1000)) or 0) > 0
 
 
 @pytest.mark.parametrize(
@@ -281,14 +281,14 @@ async def test_a_gateway_on_this_machine_does_not_make_a_providers_model_free(
     behind = finder.find(handle)
     for model in (own, behind):
         await guarded(model).prepare()
-    assert behind.card.price(1000, 1000) == own.card.price(1000, 1000)
+    assert behind.card.price(Usage(1000, 1000)) == own.card.price(Usage(1000, 1000))
     assert not behind.card.free
 
 
 @pytest.mark.parametrize("provider", ["ollama", "vllm", "llamacpp"])
 def test_local_engines_are_free_wherever_they_run(provider: str) -> None:
     elsewhere = {f"{provider.upper()}_BASE_URL": "http://gpu.invalid:8000/v1"}
-    assert Finder(elsewhere.get).find(f"{provider}:any").card.price(1000, 1000) == 0
+    assert Finder(elsewhere.get).find(f"{provider}:any").card.price(Usage(1000, 1000)) == 0
 
 
 async def test_a_model_found_on_its_own_is_closed_on_its_own() -> None:

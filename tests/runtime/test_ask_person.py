@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.roles import Supervisor, Worker
-from chargehand.engine.events import InputAnswered
+from chargehand.engine.events import InputAnswered, ModelCalled
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.errors import Invalid, Refused
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
@@ -120,11 +120,14 @@ async def test_a_planner_that_may_ask_gets_the_answer_and_plans_with_it() -> Non
 
 async def test_the_calls_of_the_supervisor_are_told_with_tokens_in_and_out() -> None:
     plan = '{"tasks": [{"id": "t1", "instruction": "Paint the shed.", "worker": "painter"}], "combine": "merge"}'
-    lead = ScriptedModel([plan, "It is painted."], usage=Usage(90, 10))
+    lead = ScriptedModel([plan, "It is painted."], usage=Usage(90, 10, 40, 20, 5, 3))
     painter = Worker("painter", "paints", model=ScriptedModel(["Painted."]))
     result = await Team([painter], supervisor=Supervisor(model=lead)).run("Paint the shed.")
     calls = [(duty.duty, call.input, call.output) for duty in result.trace().supervision for call in duty.calls]
     assert calls == [("plan", 90, 10), ("answer", 90, 10)]
+    told = [entry.event for entry in result.entries if isinstance(entry.event, ModelCalled)]
+    parts = [(call.cached, call.cache_written, call.cache_written_hour, call.reasoning) for call in told]
+    assert parts == [(40, 20, 5, 3)] * 2
 
 
 async def test_a_team_inside_asks_through_the_one_around_it() -> None:

@@ -22,7 +22,7 @@ from tests.runtime.streams import rows, written
 CARD = ModelCard("m", micros_in=0.25, micros_out=2.0, keeps_limit=True)
 READ = 300
 WROTE = 20
-TRUE = Amount(tokens=READ + WROTE, micros=CARD.price(READ, WROTE) or 0, calls=1)
+TRUE = Amount(tokens=READ + WROTE, micros=CARD.price(Usage(READ, WROTE)) or 0, calls=1)
 
 
 class Provider:

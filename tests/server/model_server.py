@@ -51,6 +51,8 @@ class Answer:
     finish: str = ""
     usage: tuple[int, int] = (11, 7)
     """Tokens read and written."""
+    details: tuple[int, int, int] = (0, 0, 0)
+    """Of these tokens: read from the cache, written to it, and thought."""
     cost: float = 0.0
     """In dollars, where the provider says what a call cost."""
 
@@ -151,9 +153,12 @@ class _Served(BaseHTTPRequestHandler):
         self.wfile.flush()
 
 
-def _usage(answer: Answer) -> dict[str, float]:
+def _usage(answer: Answer) -> dict[str, Any]:
     read, written = answer.usage
-    usage: dict[str, float] = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    usage: dict[str, Any] = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    cached, cache_written, thought = answer.details
+    usage["prompt_tokens_details"] = {"cached_tokens": cached, "cache_write_tokens": cache_written}
+    usage["completion_tokens_details"] = {"reasoning_tokens": thought}
     return {**usage, "cost": answer.cost} if answer.cost else usage
 
 

@@ -81,11 +81,19 @@ def test_runs_are_listed_by_agent_and_state_and_the_list_ends(desk: Desk) -> Non
 
 
 def test_a_run_tells_what_it_used(desk: Desk) -> None:
-    desk.model.think = _searching
+    desk.model.think = lambda _: Answer("Well.", usage=(22, 14), details=(9, 8, 5))
     answer = desk.say(desk.agent(), "Go")
     run = (answer.usage.run_ids or [""])[0]
     usage = desk.client.runs.usage.retrieve(run)
     assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (22, 14, 36)
+    read = usage.prompt_tokens_details
+    written = usage.completion_tokens_details
+    assert read is not None
+    assert written is not None
+    assert (read.cached_tokens, read.cache_read_tokens, read.cache_creation_tokens) == (9, 9, 8)
+    assert written.reasoning_tokens == 5
+    counted = (answer.usage.cached_input_tokens, answer.usage.cache_write_tokens, answer.usage.reasoning_tokens)
+    assert counted == (9, 8, 5)
 
 
 def test_a_stream_can_be_taken_up_where_it_was_left(desk: Desk) -> None:

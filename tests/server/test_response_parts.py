@@ -3,8 +3,10 @@
 from chargehand import MemoryJournal, Plan, ScriptedModel, Supervisor, Task, Team, Worker, tool
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import TaskId
-from chargehand.models.messages import Reply, Request, ToolCall
+from chargehand.models.messages import Reply, Request, ToolCall, Usage
+from chargehand.runtime.stats import Stats
 from chargehand.server.openai.parts import ResponseId, parse_response_id, read_part
+from chargehand.server.openai.request import answer_of, chat_usage
 from chargehand.server.run_control import RecordedRun
 
 
@@ -21,9 +23,9 @@ def work(request: Request) -> Reply | str:
     return Reply(calls=(ToolCall(f"c{paid}", "pay", f'{{"payee": "{paid}"}}'),), finish="tools")
 
 
-def payers(*, asks_function: bool = False) -> Team:
+def payers(*, asks_function: bool = False, usage: Usage | None = None) -> Team:
     plan = Plan((Task(TaskId("t1"), "Pay.", "clerk"),), "forward")
-    model = ScriptedModel(work)
+    model = ScriptedModel(work, usage=usage)
     return Team(
         [Worker("clerk", tools=[pay], model=model)],
         supervisor=Supervisor(plan=plan, model=model),
@@ -56,6 +58,38 @@ async def test_a_question_that_a_function_answers_ends_no_part() -> None:
     assert part is not None
     assert part.question is None
     assert part.recorded.state.ended is not None
+
+
+async def test_a_part_says_which_of_its_tokens_were_cached_written_to_a_cache_and_thought() -> None:
+    used = Usage(100, 20, cached=30, cache_written=40, cache_written_hour=5, reasoning=6)
+    team = payers(usage=used)
+    for answer in ("", "approve", "approve"):
+        result = await (team.resume("r", answer) if answer else team.run("Pay.", run="r"))
+    recorded = RecordedRun("r", result.entries, replay(result.entries))
+    last = read_part(recorded, 2)
+    assert last is not None
+    assert chat_usage(answer_of(last)) == {
+        "prompt_tokens": 100,
+        "prompt_tokens_details": {"cached_tokens": 30, "cache_write_tokens": 45},
+        "completion_tokens": 20,
+        "completion_tokens_details": {"reasoning_tokens": 6},
+        "total_tokens": 120,
+    }
+
+
+async def test_models_are_counted_by_kind_of_token() -> None:
+    used = Usage(100, 20, cached=30, cache_written=40, cache_written_hour=5, reasoning=6)
+    result = await payers(asks_function=True, usage=used).run("Pay.", run="r")
+    stats = Stats()
+    stats.record("r", result.entries)
+    assert stats.calls["model"]["scripted"].tokens == {
+        "input": 300,
+        "output": 60,
+        "cached": 90,
+        "cache_written": 120,
+        "cache_written_hour": 15,
+        "reasoning": 18,
+    }
 
 
 def test_ids_of_responses_name_the_run_and_the_answered_question() -> None:

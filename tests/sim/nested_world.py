@@ -7,7 +7,7 @@ import asyncio
 import json
 import random
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.agents.checks import Verifier
 from chargehand.agents.roles import Factory, Hedge, Supervisor, Worker
@@ -83,13 +83,13 @@ class World:
         if self.wordy:
             self.trouble = self.silent = 0.0  # of a call that is lost nobody learns how long its reply was
         window = self.chance.choice((128_000, 128_000, 2_000))
-        self.models = [
-            Provider(
-                self,
-                ModelCard(f"m{number}", window, micros_in=self.price(), micros_out=self.price(), keeps_limit=known),
-            )
+        cards = [
+            ModelCard(f"m{number}", window, micros_in=self.price(), micros_out=self.price(), keeps_limit=known)
             for number, known in enumerate((True, self.chance.random() < 0.5, False))
         ]
+        # of the first model all that it reads is written to the provider's cache, which costs more
+        cards[0] = structs.replace(cards[0], micros_cache_write=1.25 * (cards[0].micros_in or 0.0))
+        self.models = [Provider(self, card) for card in cards]
 
     def price(self) -> float:
         return self.chance.choice(_PRICES)
@@ -213,7 +213,7 @@ class World:
     def surprise(self, lives: int) -> Amount:
         """What overlong replies cost that nobody can know of: the first of each process, and those given up."""
         wordy = lives * [one.card for one in self.models if self.ignores_limits(one.card)] + self.unheard
-        return Amount(len(wordy) * self.wordy, sum(card.price(0, self.wordy) or 0 for card in wordy), 0)
+        return Amount(len(wordy) * self.wordy, sum(card.price(Usage(0, self.wordy)) or 0 for card in wordy), 0)
 
     # --- what models say
 
@@ -226,7 +226,8 @@ class World:
         wrote = most if chance.random() < self.verbose else chance.randint(1, min(most, 1000))
         if self.ignores_limits(card):
             wrote = self.wordy
-        micros = card.price(read, wrote) or 0
+        usage = Usage(read, wrote, cache_written=0 if card.micros_cache_write is None else read)
+        micros = card.price(usage) or 0
         bill = self.bill
         bill.tokens = bill.tokens + read + wrote
         bill.micros = bill.micros + micros
@@ -239,7 +240,6 @@ class World:
                 self.unheard.append(card)
             self.lose(read + wrote, micros)
             raise
-        usage = Usage(read, wrote)
         if chance.random() < self.trouble:
             await self.fails(usage, micros)
         if request.tools and chance.random() < 0.4:

@@ -20,6 +20,7 @@ from chargehand.engine.plan import Finding, Plan, Task, needs
 from chargehand.engine.policy import Policy
 from chargehand.errors import BudgetExceeded, PlanInvalid
 from chargehand.journal.memory import MemoryJournal
+from chargehand.models.messages import Usage
 from chargehand.models.model import Model
 from chargehand.models.token_count import count_tokens
 from chargehand.runtime.executor import Done, Executor, Proposal, Refined, StepContext
@@ -75,7 +76,7 @@ class _Call(Struct, frozen=True):
 
     @property
     def micros(self) -> float | None:
-        price = self.model.card.price(self.read, _REPLY)
+        price = self.model.card.price(Usage(self.read, _REPLY))
         return self.estimate or None if price is None else price
 
 
@@ -110,7 +111,7 @@ def _attempt_calls(executor: AgentExecutor, ready: ReadyWorker, task: Task) -> l
     read = _tokens(ready.system(prompts).text, *specs, shape, prompt) + len(needs(task)) * _REPLY
     model = ready.models[0]
     estimate = ready.worker.estimate.micros
-    is_estimated = model.card.price(1, 1) is None and estimate > 0
+    is_estimated = not model.card.is_priced and estimate > 0
     count = _CALLS_WITH_TOOLS if ready.tools and not is_estimated else 1
     # each call also reads what those before it wrote and were returned
     return [_Call(model, read + number * 2 * _REPLY, estimate) for number in range(count)]

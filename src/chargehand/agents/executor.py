@@ -267,7 +267,7 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         models = [self.lead.model, self.writer.model, *self.verifiers.values()]
         models += [model for worker in self.workers.values() for model in worker.models]
         models += [] if self.worker_maker is None else [self.worker_maker.model]
-        if self.functions or any(worker.card.price(1, 1) != 0 for worker in models):
+        if self.functions or any(worker.card.highest_price(1, 1) != 0 for worker in models):
             return False
         return all(team.free for team in self.teams.values())
 

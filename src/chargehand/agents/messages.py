@@ -202,7 +202,7 @@ def allowance(worker: Worker, models: Sequence[Model]) -> Amount:
     """What a worker may use for one message at most: its estimate, else what all its steps would cost."""
     out = worker.settings.max_tokens or _REPLY
     estimate = worker.estimate
-    micros = max((model.card.price(_ASKED, out) or 0 for model in models), default=0)
+    micros = max((model.card.highest_price(_ASKED, out) or 0 for model in models), default=0)
     return Amount(
         tokens=estimate.tokens or worker.max_replies * (_ASKED + out),
         micros=estimate.micros or worker.max_replies * micros,

@@ -134,7 +134,7 @@ class Reservation:
     @property
     def limit(self) -> int:
         """Tokens of the longest reply that is covered by what is held."""
-        if self.claim is None:
+        if self.claim is None or self._cost(self._most).within(self.claim.held):
             return self._most
         low = min(self._most, LEAST_REPLY)
         high = self._most
@@ -164,7 +164,7 @@ class Reservation:
         return self._use(model, read, observed.length(model.card, limit))
 
     def _use(self, model: Model, read: int, out: int) -> Amount:
-        price = model.card.price(read, out)
+        price = model.card.highest_price(read, out)
         observed = self._spending.observations.of(model)
         micros = self._estimate.micros if price is None else ceil(price * observed.price)
         return Amount(tokens=read + out, micros=micros, calls=1)
@@ -325,7 +325,7 @@ def _note_fallback(context: StepContext, failed: tuple[Model, ModelFailed], to: 
 
 def _billed(model: Model, usage: Usage, micros: int | None, reserved: Amount) -> Amount:
     if micros is None:
-        micros = model.card.price(usage.input, usage.output)
+        micros = model.card.price(usage)
     return Amount(tokens=usage.input + usage.output, micros=reserved.micros if micros is None else micros, calls=1)
 
 
@@ -378,7 +378,7 @@ def supervision(budget: Budget, models: Sequence[str | Model], settings: Setting
 def _expected_micros(model: str | Model, floor: int, out: int) -> int:
     if isinstance(model, str):
         return 0 if is_free(model) else max(1, floor)
-    price = model.card.price(_SUPERVISION, out)
+    price = model.card.highest_price(_SUPERVISION, out)
     if price is None:
         return 0 if model.card.free else max(1, floor)
     return price
@@ -437,4 +437,4 @@ def call_cap(budget: Budget, unpriced: Sequence[str]) -> CallCap | None:
 
 def unpriced_handles(models: Iterable[Model]) -> tuple[str, ...]:
     """The handles of those models whose price is unknown."""
-    return tuple(dict.fromkeys(model.card.handle for model in models if model.card.price(1, 1) is None))
+    return tuple(dict.fromkeys(model.card.handle for model in models if not model.card.is_priced))

@@ -295,7 +295,7 @@ class SupervisorCalls:
         usage = reply.usage or Usage()
         seconds = asyncio.get_running_loop().time() - began
         handle = reply.model or self.model.card.handle
-        self.context.record_call(handle, seconds, (usage.input, usage.output), used, call)
+        self.context.record_call(handle, seconds, structs.asdict(usage), used, call)
         self._used[place] = held if used is None else used
         if used is not None:
             self.context.release((held or NOTHING).beyond(used))

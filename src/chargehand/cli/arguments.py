@@ -75,23 +75,22 @@ def database(text: str) -> PostgresUrl:
 
 
 class TokenPrice(NamedTuple):
-    """Dollars for a million tokens that are read, and that are written; `text` is how it was typed."""
+    """What a model charges, as it was typed."""
 
-    read: float
-    written: float
+    dollars: tuple[float, ...]
+    """For a million tokens that are read, that are written, and perhaps read from and written to the cache."""
     text: str
 
 
 def token_price(text: str) -> TokenPrice:
-    """Dollars per million tokens from `0.25/2`, in and out."""
-    read, _, written = text.replace("$", "").partition("/")
+    """Dollars per million tokens from `0.25/2`, in and out, or `3/15/0.3/3.75`, with cache reads and writes."""
     try:
-        price = TokenPrice(float(read), float(written), text)
+        dollars = tuple(float(amount) for amount in text.replace("$", "").split("/"))
     except ValueError:
-        price = TokenPrice(math.nan, math.nan, text)
-    if not (0 <= price.read < 1e6 and 0 <= price.written < 1e6):
+        dollars = ()
+    if len(dollars) not in (2, 3, 4) or not all(0 <= amount < 1e6 for amount in dollars):
         raise ArgumentTypeError(f"{text!r} is no price; write dollars per million tokens, in and out, like 0.25/2")
-    return price
+    return TokenPrice(dollars, text)
 
 
 def model_handle(text: str) -> str:

@@ -102,7 +102,7 @@ async def _call_model(handle: str) -> tuple[bool, str]:
         micros = reply.micros
         if reply.usage is not None:
             facts.append(f"{counted(reply.usage.input, 'token')} in, {reply.usage.output:,} out")
-            micros = model.card.price(reply.usage.input, reply.usage.output) if micros is None else micros
+            micros = model.card.price(reply.usage) if micros is None else micros
         facts.append("cost unknown" if micros is None else dollars(micros))
         return True, f"{model.card.handle}: {', '.join(facts)}"
     finally:

@@ -211,7 +211,7 @@ def _settings(options: Namespace) -> "ServerSettings":
         grace=options.grace,
         secrets=secret_values(),
         limits=limits,
-        price=flat(options.price.read, options.price.written) if options.price else None,
+        price=flat(*options.price.dollars) if options.price else None,
         resume=options.resume,
     )
 

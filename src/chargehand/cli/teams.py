@@ -151,7 +151,7 @@ def load_team_of(options: Namespace) -> Team:
     if tracing is not None:
         team.add_listener(tracing)
     if options.price:
-        team = team.priced(flat(options.price.read, options.price.written))
+        team = team.priced(flat(*options.price.dollars))
     team = team.bounded(budget=_budget_of(options, team.budget))
     if team.budget.usd is None:
         return team

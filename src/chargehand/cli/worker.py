@@ -96,7 +96,7 @@ def worker(options: Namespace) -> int:
         model=options.model,
         grace=options.drain,
         secrets=secret_values(),
-        price=flat(options.price.read, options.price.written) if options.price else None,
+        price=flat(*options.price.dollars) if options.price else None,
     )
     if wanted.engine is None:
         raise Invalid(f"a worker needs an engine that gives it runs; add --engine temporal://HOST, or set {ENGINE}")

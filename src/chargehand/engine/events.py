@@ -918,6 +918,14 @@ class ModelCalled(_Fact, frozen=True, tag="model.called"):
     """What it cost; it counts when the piece of work is over. `null`: not known."""
     call: int = 0
     """Which call of this piece of work it is, by when it began in the process that made it; 0: not counted."""
+    cached: int = 0
+    """Of the tokens it read: those that came from the provider's cache."""
+    cache_written: int = 0
+    """Of the tokens it read: those that were written to the cache, for its usual time."""
+    cache_written_hour: int = 0
+    """Of the tokens it read: those that were written to the cache for an hour."""
+    reasoning: int = 0
+    """Of the tokens it wrote: those that it thought."""
 
 
 class Noted(_Fact, frozen=True, tag="noted"):

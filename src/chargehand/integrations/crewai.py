@@ -15,7 +15,7 @@ from chargehand.integrations.foreign_agents import (
     preparing,
     task_text,
 )
-from chargehand.models.prices import Price
+from chargehand.models.rates import Price
 
 
 @runtime_checkable

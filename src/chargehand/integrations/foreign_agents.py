@@ -21,7 +21,8 @@ from chargehand.engine.facts import UsageUnknown
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.call_errors import Party, call_refused
-from chargehand.models.prices import Price
+from chargehand.models.messages import Usage
+from chargehand.models.rates import Price
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 
 Prompt: TypeAlias = Callable[[Assignment], str]
@@ -71,11 +72,29 @@ class AgentUsage(Struct):
     model: str = ""
     input: int = 0
     output: int = 0
+    cached: int = 0
+    """Of the input: what came from the provider's cache."""
+    cache_written: int = 0
+    """Of the input: what was written to the provider's cache."""
+    reasoning: int = 0
+    """Of the output: what was thought."""
     calls: int = 0
     unmetered: int = 0
     """Calls of which the framework does not say how many tokens they took."""
     usd: float | None = None
     """What the framework says it cost; None: it does not know."""
+
+    @property
+    def tokens(self) -> Usage:
+        """What the calls used together. A part is never more than the whole it is a part of."""
+        cached = min(self.cached, self.input)
+        return Usage(
+            self.input,
+            self.output,
+            cached=cached,
+            cache_written=min(self.cache_written, self.input - cached),
+            reasoning=min(self.reasoning, self.output),
+        )
 
 
 class ForeignAgent(ABC):
@@ -149,7 +168,7 @@ class AgentWorker:
                 raise WorkFailed(self._failure(error), self._used(usage, assignment, context)) from error
             used = self._used(usage, assignment, context)
             if usage.calls:
-                context.record_call(usage.model, time.monotonic() - began, (usage.input, usage.output), used)
+                context.record_call(usage.model, time.monotonic() - began, structs.asdict(usage.tokens), used)
             return Done(turn, used)
 
         request = msgspec.json.encode([number, assignment.instruction, assignment.failure]).decode()
@@ -176,7 +195,7 @@ class AgentWorker:
                 f"{assignment.worker}: {calls} of {model} without a count of tokens: they count as 0", fact=fact
             )
         if price is not None:
-            micros = round(usage.input * price.input + usage.output * price.output) + usage.calls * price.call
+            micros = round(price.micros(usage.tokens)) + usage.calls * price.call
         elif usage.usd is not None:
             micros = round(usage.usd * 1_000_000)
         else:

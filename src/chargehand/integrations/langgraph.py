@@ -20,7 +20,7 @@ from chargehand.integrations.foreign_agents import (
     preparing,
     task_text,
 )
-from chargehand.models.prices import Price
+from chargehand.models.rates import Price
 from chargehand.runtime.executor import WorkFailed
 
 with OfExtra("this", "langgraph"):
@@ -148,6 +148,10 @@ class _UsageCounter(BaseCallbackHandler):
             else:
                 self._usage.input += tokens["input_tokens"]
                 self._usage.output += tokens["output_tokens"]
+                read = tokens.get("input_token_details", {})
+                self._usage.cached += read.get("cache_read", 0)
+                self._usage.cache_written += read.get("cache_creation", 0)
+                self._usage.reasoning += tokens.get("output_token_details", {}).get("reasoning", 0)
             if isinstance(message, AIMessage) and not self._usage.model:
                 self._usage.model = str(message.response_metadata.get("model_name", ""))
 

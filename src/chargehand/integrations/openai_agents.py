@@ -20,7 +20,7 @@ from chargehand.integrations.foreign_agents import (
     preparing,
     task_text,
 )
-from chargehand.models.prices import Price
+from chargehand.models.rates import Price
 
 with OfExtra("this", "openai-agents"):
     from agents import Agent, AgentsException, MaxTurnsExceeded, ModelBehaviorError, RunConfig, Runner, RunResult

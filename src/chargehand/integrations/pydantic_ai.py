@@ -21,7 +21,7 @@ from chargehand.integrations.foreign_agents import (
     preparing,
     task_text,
 )
-from chargehand.models.prices import Price
+from chargehand.models.rates import Price
 
 with OfExtra("this", "pydantic-ai"):
     from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolDenied
@@ -96,6 +96,9 @@ class _PydanticAgent(ForeignAgent):
         finally:
             usage.input = spent.input_tokens
             usage.output = spent.output_tokens
+            usage.cached = spent.cache_read_tokens
+            usage.cache_written = spent.cache_write_tokens
+            usage.reasoning = spent.output_reasoning_tokens
             usage.calls = spent.requests
             usage.usd = None if spent.cost is None else float(spent.cost)
         usage.model = result.response.model_name or ""

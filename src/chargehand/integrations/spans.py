@@ -88,6 +88,9 @@ class _Usage(Struct):
     input: int = 0
     output: int = 0
     cached: int = 0
+    cache_written: int = 0
+    cache_written_hour: int = 0
+    reasoning: int = 0
 
 
 class _RequestedCall(Struct):
@@ -410,7 +413,15 @@ class RunSpans:
         call = self._chat(around, f"call/{number}", at - event.seconds, event.model)
         self._move_prompt(around, call)
         if event.input or event.output:
-            _add_usage(call.attributes, event.input, event.output, 0)
+            usage = _Usage(
+                input=event.input,
+                output=event.output,
+                cached=event.cached,
+                cache_written=event.cache_written,
+                cache_written_hour=event.cache_written_hour,
+                reasoning=event.reasoning,
+            )
+            _add_usage(call.attributes, usage)
         if event.used is not None and event.used.micros:
             _add_cost(call.attributes, event.used.micros)
         self._end(call, at)
@@ -487,7 +498,7 @@ class RunSpans:
         except msgspec.MsgspecError:  # an executor may keep results of any shape
             reply = _NOTHING_SAID
         if reply.usage is not None:
-            _add_usage(attributes, reply.usage.input, reply.usage.output, reply.usage.cached)
+            _add_usage(attributes, reply.usage)
         if micros:
             _add_cost(attributes, micros)
         attributes["gen_ai.response.finish_reasons"] = [_FINISH_REASONS.get(reply.finish, reply.finish)]
@@ -589,15 +600,22 @@ _OPERATIONS: dict[StepKind, tuple[str, OpenInferenceKind]] = {
 }
 
 
-def _add_usage(attributes: Attributes, read: int, written: int, cached: int) -> None:
-    attributes["gen_ai.usage.input_tokens"] = read
-    attributes["gen_ai.usage.output_tokens"] = written
-    attributes["llm.token_count.prompt"] = read
-    attributes["llm.token_count.completion"] = written
-    attributes["llm.token_count.total"] = read + written
-    if cached:
-        attributes["gen_ai.usage.cache_read.input_tokens"] = cached
-        attributes["llm.token_count.prompt_details.cache_read"] = cached
+def _add_usage(attributes: Attributes, usage: _Usage) -> None:
+    attributes["gen_ai.usage.input_tokens"] = usage.input
+    attributes["gen_ai.usage.output_tokens"] = usage.output
+    attributes["llm.token_count.prompt"] = usage.input
+    attributes["llm.token_count.completion"] = usage.output
+    attributes["llm.token_count.total"] = usage.input + usage.output
+    parts = {
+        ("gen_ai.usage.cache_read.input_tokens", "llm.token_count.prompt_details.cache_read"): usage.cached,
+        ("gen_ai.usage.cache_creation.input_tokens", "llm.token_count.prompt_details.cache_write"): (
+            usage.cache_written + usage.cache_written_hour
+        ),
+        ("gen_ai.usage.reasoning.output_tokens", "llm.token_count.completion_details.reasoning"): usage.reasoning,
+    }
+    for names, count in parts.items():
+        if count:
+            attributes.update(dict.fromkeys(names, count))
 
 
 def _add_cost(attributes: Attributes, micros: int) -> None:

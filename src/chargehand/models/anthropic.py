@@ -261,13 +261,25 @@ _FINISHES: dict[str, Finish] = {
 }
 
 
+class _CacheCreation(Struct):
+    """What was written to the cache, by how long it is kept."""
+
+    ephemeral_1h_input_tokens: int | None = None
+
+
+class _OutputDetails(Struct):
+    thinking_tokens: int | None = None
+
+
 class _MessagesUsage(Struct):
-    """`input_tokens` leaves out what was read from or written to the cache."""
+    """`input_tokens` leaves out what was read from or written to the cache; `output_tokens` holds the thinking."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
+    cache_creation: _CacheCreation | None = None
+    output_tokens_details: _OutputDetails | None = None
 
 
 class _Block(Struct):
@@ -470,19 +482,27 @@ def _later(first: _MessagesUsage | None, last: _MessagesUsage | None) -> _Messag
     """Counts in a stream are totals so far: what is said last holds, what is not said again stays."""
     if first is None or last is None:
         return last or first
-    counts = [
-        new if new is not None else old
-        for old, new in zip(msgspec.structs.astuple(first), msgspec.structs.astuple(last), strict=True)
-    ]
-    return _MessagesUsage(*counts)
+    old = msgspec.structs.asdict(first)
+    new = msgspec.structs.asdict(last)
+    return _MessagesUsage(**{name: old[name] if value is None else value for name, value in new.items()})
 
 
 def _spent(usage: _MessagesUsage | None) -> Usage | None:
+    """What a call used, all it read counted together. Of what the cache was given, only the hour's is told apart."""
     if usage is None:
         return None
+    creation = usage.cache_creation
+    details = usage.output_tokens_details
     written = usage.cache_creation_input_tokens or 0
+    hour = (creation.ephemeral_1h_input_tokens if creation is not None else None) or 0
     cached = usage.cache_read_input_tokens or 0
-    if written < 0:
+    if min(written, hour, cached, usage.input_tokens or 0) < 0:
         raise Unreadable("it counts tokens below zero")
-    read = None if usage.input_tokens is None else checked_usage(usage.input_tokens, 0, 0)
-    return checked_usage(None if read is None else read.input + written + cached, usage.output_tokens, cached)
+    return checked_usage(
+        None if usage.input_tokens is None else usage.input_tokens + written + cached,
+        usage.output_tokens,
+        cached,
+        cache_written=written - min(hour, written),
+        cache_written_hour=min(hour, written),
+        reasoning=None if details is None else details.thinking_tokens,
+    )

@@ -22,7 +22,7 @@ from chargehand.models.call_errors import CallFailed, is_rate_limited, shorten_w
 from chargehand.models.limits import Limiter, Refusals, Ticket, guess_tokens
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import ClosableModel, Hear, Model, ModelCard, ModelFailed
-from chargehand.models.prices import Price
+from chargehand.models.rates import Price
 from chargehand.models.token_count import TokenRates, measure_request
 from chargehand.waits import waiting
 
@@ -71,6 +71,7 @@ class Guarded:
         self._model = model
         self._card = model.card
         self._prices = prices
+        self._label_price: Price | None = None
         self._retry = retry
         self._breaking = breaking
         self._in_a_row = structs.replace(breaking, share=2.0)  # more than all of them: never
@@ -99,20 +100,23 @@ class Guarded:
         return not self.breaker.row and not self.breaker.opened and self.limiter.idle
 
     async def prepare(self) -> None:
-        """Find out what the model costs before it is called, so that its card says so."""
+        """Find out what the model costs now, so that its card says so."""
         if self._prices is not None:
             await self._prices.look_up()
-        self._label()
+            self._label()
 
     def _label(self) -> None:
-        if self._prices is not None and self._prices.price is not None and self._card.micros_in is None:
-            self._card = self._prices.price.on(self._card)
+        price = None if self._prices is None else self._prices.price
+        if price is not None and price is not self._label_price and not self._model.card.is_priced:
+            self._label_price = price
+            self._card = self._card.with_price(price)
 
     async def close(self) -> None:
         if isinstance(self._model, ClosableModel):
             await self._model.close()
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        await self.prepare()
         self.limiter.retries.called()
         listener = _StreamListener(hear) if hear is not None else None
         # holding: one of the provider's retries is ours
@@ -147,7 +151,7 @@ class Guarded:
         finally:
             if holding:
                 self.limiter.retries.give_back()
-        return await self._booked(reply, spent)
+        return self._booked(reply, spent)
 
     async def _once(self, request: Request, listener: "_StreamListener | None") -> Reply:
         limiter = self.limiter
@@ -308,18 +312,15 @@ class Guarded:
         most = min(numbers.ceiling, numbers.base * 2 ** (tries - 1))
         return max(self._random.uniform(0.0, most), failure.retry_after)
 
-    async def _booked(self, reply: Reply, before: Usage | None) -> Reply:
+    def _booked(self, reply: Reply, before: Usage | None) -> Reply:
         """The reply with what it cost, tries that were paid for in vain included."""
         usage = reply.usage
         micros = reply.micros
         if before is not None and usage is not None:
             usage = _sum(before, usage)
             micros = None
-        if micros is None and self._prices is not None:
-            if self._card.micros_in is None:
-                await self.prepare()
-            if usage is not None:
-                micros = self._card.price(usage.input, usage.output, usage.cached)
+        if micros is None and usage is not None and self._prices is not None:
+            micros = self._card.price(usage)
         if usage is reply.usage and micros is reply.micros:
             return reply
         return structs.replace(reply, usage=usage, micros=micros)
@@ -359,6 +360,4 @@ def _tokens(usage: Usage | None) -> int | None:
 def _sum(first: Usage | None, second: Usage | None) -> Usage | None:
     if first is None or second is None:
         return first or second
-    return Usage(
-        input=first.input + second.input, output=first.output + second.output, cached=first.cached + second.cached
-    )
+    return first + second

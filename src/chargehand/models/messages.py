@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Meta, Raw, Struct, structs
+from msgspec.structs import astuple
 
 from chargehand.engine.declared import Declared, written_as
 from chargehand.errors import Invalid
@@ -51,11 +52,23 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Tokens. `cached` of the input ones were read from the provider's cache."""
+    """Tokens that a call used."""
 
     input: int = 0
+    """All it read, those of the cache included."""
     output: int = 0
+    """All it wrote, thinking included."""
     cached: int = 0
+    """Of the input: read from the provider's cache."""
+    cache_written: int = 0
+    """Of the input: written to the provider's cache, to be kept for its usual time (5 minutes at Anthropic)."""
+    cache_written_hour: int = 0
+    """Of the input: written to the provider's cache, to be kept for an hour."""
+    reasoning: int = 0
+    """Of the output: what it thought."""
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(*[mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)])
 
 
 class Reply(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -1,13 +1,15 @@
 """The one thing a model can be asked, and how it fails."""
 
 from collections.abc import Callable
-from math import ceil
 from typing import Protocol, TypeAlias, runtime_checkable
+
+from msgspec import structs
 
 from chargehand.code_errors import failure_of
 from chargehand.engine.declared import Declared
 from chargehand.engine.events import Failure
 from chargehand.models.messages import Reply, Request, Usage
+from chargehand.models.rates import Price, Rates
 
 Hear: TypeAlias = Callable[[str], None]
 
@@ -31,11 +33,11 @@ class ModelCard(Declared, frozen=True):
     micros_out: float | None = None
     """For a token it writes."""
     micros_cached: float | None = None
-    """For a token it reads again from the provider's cache."""
+    """For a token it reads again from the provider's cache; None: as any it reads."""
     micros_call: int = 0
     """For each call besides."""
-    dearer: tuple[tuple[int, float, float, float], ...] = ()
-    """For a token it reads, writes and reads again, in calls that read more than so many tokens."""
+    dearer: tuple[tuple[int, Rates], ...] = ()
+    """The rates of calls that read more than so many tokens, the fewest first."""
     max_tokens: int = 0
     """How many tokens it writes at most, thinking included; 0 where that is not known."""
     keeps_limit: bool = False
@@ -47,21 +49,74 @@ class ModelCard(Declared, frozen=True):
     reads_facts: bool = False
     """Whether it works from the facts of a request and reads no instructions, so that it repeats itself when told."""
 
-    def price(self, tokens_in: int, tokens_out: int, tokens_cached: int = 0) -> int | None:
-        """Millionths of a dollar for so many tokens, rounded up; None when that is not known.
+    micros_cache_write: float | None = None
+    """For a token it reads and writes to the provider's cache for 5 minutes; None: as any it reads."""
+    micros_cache_write_hour: float | None = None
+    """The same for an hour; None: as for 5 minutes."""
+    micros_reasoning: float | None = None
+    """For a token it thinks; None: as any it writes."""
+    tiers: tuple[tuple[str, Price], ...] = ()
+    """Prices of the provider's other service tiers, by their names."""
 
-        `tokens_cached` of those it reads come from the provider's cache.
-        """
+    @property
+    def rates(self) -> Price | None:
+        """What the model charges; None where that is not known."""
         if self.micros_in is None or self.micros_out is None:
             return None
-        read = self.micros_in
-        written = self.micros_out
-        cached = self.micros_in if self.micros_cached is None else self.micros_cached
-        for start, *rates in self.dearer:
-            if tokens_in > start:
-                read, written, cached = rates
-        cost = (tokens_in - tokens_cached) * read + tokens_cached * cached + tokens_out * written
-        return self.micros_call + ceil(round(cost, 6))
+        return Price(
+            self.micros_in,
+            self.micros_out,
+            self.micros_cached,
+            self.micros_cache_write,
+            self.micros_cache_write_hour,
+            self.micros_reasoning,
+            call=self.micros_call,
+            dearer=self.dearer,
+            tiers=self.tiers,
+        )
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether it is known what a call costs."""
+        return self.micros_in is not None and self.micros_out is not None
+
+    def with_price(self, price: Price) -> "ModelCard":
+        """Return the card with this price."""
+        return structs.replace(
+            self,
+            micros_in=price.input,
+            micros_out=price.output,
+            micros_cached=price.cached,
+            micros_cache_write=price.cache_write,
+            micros_cache_write_hour=price.cache_write_hour,
+            micros_reasoning=price.reasoning,
+            micros_call=price.call,
+            dearer=price.dearer,
+            tiers=price.tiers,
+        )
+
+    def price(self, usage: Usage, tier: str = "") -> int | None:
+        """Return millionths of a dollar for a call that used so much, rounded up; None where that is not known.
+
+        `tier` is the provider's service tier that served it, where that is not the usual one.
+        """
+        rates = self.rates
+        return None if rates is None else rates.in_tier(tier).cost(usage)
+
+    def highest_price(self, read: int, written: int, *, hour: bool = False, tier: str = "") -> int | None:
+        """Return millionths of a dollar that a call of so many tokens costs at most; None where that is not known.
+
+        Args:
+            read: Tokens that it reads at most, all of which the provider may write to its cache.
+            written: Tokens that it writes at most, thinking included.
+            hour: Whether what it reads may be cached for an hour, else for 5 minutes.
+            tier: The service tier that is asked for; the provider may serve it in the usual one.
+        """
+        rates = self.rates
+        if rates is None:
+            return None
+        usual = rates.most(read, written, hour=hour)
+        return usual if not tier else max(usual, rates.in_tier(tier).most(read, written, hour=hour))
 
 
 class Model(Protocol):

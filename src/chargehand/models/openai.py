@@ -146,14 +146,21 @@ _FINISHES: dict[str, Finish] = {
 }
 
 
-class _Details(Struct):
+class _PromptDetails(Struct):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _CompletionDetails(Struct):
+    reasoning_tokens: int | None = None
 
 
 class _ChatUsage(Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
+    total_tokens: int | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
     cost: float | None = None
 
 
@@ -331,10 +338,28 @@ def _ending(content: str, refusal: str, reason: str | None) -> tuple[str, Finish
 def _spent(usage: _ChatUsage | None, *, reports_cost: bool) -> tuple[Usage | None, int | None]:
     if usage is None:
         return None, None
-    details = usage.prompt_tokens_details
-    spent = checked_usage(usage.prompt_tokens, usage.completion_tokens, details.cached_tokens if details else None)
+    spent = _tokens(usage)
     if not reports_cost or usage.cost is None:
         return spent, None
     if not 0 <= usage.cost < 1e6:
         raise Unreadable("it names a cost that cannot be")
     return spent, round(usage.cost * 1_000_000)
+
+
+def _tokens(usage: _ChatUsage) -> Usage | None:
+    """What a call used.
+
+    xAI and Google leave thinking out of `completion_tokens` and count it only in `total_tokens`, by which they bill.
+    """
+    read = usage.prompt_tokens
+    written = usage.completion_tokens
+    prompt = usage.prompt_tokens_details or _PromptDetails()
+    completion = usage.completion_tokens_details or _CompletionDetails()
+    reasoning = completion.reasoning_tokens or 0
+    if read is not None and written is not None and usage.total_tokens is not None:
+        left_out = max(0, usage.total_tokens - read - written) if min(read, written) >= 0 else 0
+        written += left_out
+        reasoning = max(reasoning, left_out) if reasoning >= 0 else reasoning
+    return checked_usage(
+        read, written, prompt.cached_tokens, cache_written=prompt.cache_write_tokens, reasoning=reasoning
+    )

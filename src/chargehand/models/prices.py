@@ -1,58 +1,98 @@
-"""What a call costs, from a kept table of prices. The table is read once per model, off the event loop.
+"""What a call costs, from the table of prices in `price_table.json`. It is read once, off the event loop.
+
+The table is made from the package `genai-prices`. Where that is installed in a newer version, its prices are used.
 
 A price that is not known is None, never a guess. Where a model is called does not make it free: a gateway on this
 machine forwards calls to a provider that bills them.
 """
 
 import asyncio
-from decimal import Decimal
-from math import ceil
-from typing import TYPE_CHECKING
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
-from msgspec import Struct, structs
+import msgspec
 
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, Model, ModelCard
+from chargehand.models.price_table import FOREVER, PACKAGE, PriceTable
+from chargehand.models.rates import Price
 from chargehand.text.words import nearest_names
-
-if TYPE_CHECKING:
-    from genai_prices.types import TieredPrices
 
 _TYPO = 0.8
 """How alike two names must be, from 0 to 1, for one to be taken for a slip of the finger."""
 _MAX_SIMILAR = 3
 
 
-class Price(Struct, frozen=True, gc=False):
-    """What one model charges: dollars per million tokens, which is millionths of a dollar per token."""
-
-    input: float
-    output: float
-    cached: float
-    """For a token that is read again from the provider's cache."""
-    call: int = 0
-    """Millionths of a dollar for every call, whatever it used."""
-    dearer: tuple[tuple[int, float, float, float], ...] = ()
-    """What input, output and cached tokens cost in calls that read more than so many tokens."""
-
-    def on(self, card: ModelCard) -> ModelCard:
-        """The card of the model, with its price."""
-        return structs.replace(
-            card,
-            micros_in=self.input,
-            micros_out=self.output,
-            micros_cached=self.cached,
-            micros_call=self.call,
-            dearer=self.dearer,
-        )
-
-
 FREE = Price(0.0, 0.0, 0.0)
 
 
-def flat(dollars_in: float, dollars_out: float, dollars_cached: float | None = None) -> Price:
-    """A price of one's own, in dollars per million tokens."""
-    return Price(dollars_in, dollars_out, dollars_in if dollars_cached is None else dollars_cached)
+# --- the table
+
+FILE = Path(__file__).with_name("price_table.json")
+
+
+@cache
+def load_table() -> PriceTable:
+    """Return the table of this package, or that of `genai-prices` where it is newer."""
+    shipped = read_table(FILE.read_bytes())
+    if find_spec("genai_prices") is None:
+        return shipped
+    from importlib.metadata import version  # noqa: PLC0415 - as below
+
+    if not is_newer(version(PACKAGE), shipped.source):
+        return shipped
+    from chargehand.models.package_prices import package_table  # noqa: PLC0415 - it imports pydantic, which is slow
+
+    return package_table(made="")
+
+
+def read_table(data: bytes) -> PriceTable:
+    return msgspec.json.decode(data, type=PriceTable)
+
+
+def is_newer(installed: str, source: str) -> bool:
+    """Whether a version is later than that of the source of a table (`genai-prices 0.2.1`)."""
+    return _numbers(installed) > _numbers(source.rpartition(" ")[2])
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+# --- prices of models
+
+
+def flat(
+    dollars_in: float,
+    dollars_out: float,
+    dollars_cached: float | None = None,
+    dollars_cache_write: float | None = None,
+    dollars_cache_write_hour: float | None = None,
+    dollars_reasoning: float | None = None,
+) -> Price:
+    """Return a price of one's own, in dollars per million tokens.
+
+    Args:
+        dollars_in: For what the model reads.
+        dollars_out: For what it writes.
+        dollars_cached: For what it reads from the provider's cache; left out, as for anything it reads.
+        dollars_cache_write: For what is written to the cache for 5 minutes; left out, as for anything it reads.
+        dollars_cache_write_hour: For what is written to it for an hour; left out, as for 5 minutes.
+        dollars_reasoning: For what it thinks; left out, as for anything it writes.
+    """
+    return Price(
+        dollars_in,
+        dollars_out,
+        dollars_cached,
+        dollars_cache_write,
+        dollars_cache_write_hour,
+        dollars_reasoning,
+    )
 
 
 class PricedModel:
@@ -64,17 +104,17 @@ class PricedModel:
 
     @property
     def card(self) -> ModelCard:
-        return self._price.on(self._model.card)
+        return self._model.card.with_price(self._price)
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
         return await self._model.reply(request, hear)
 
 
 class PriceTag:
-    """The price of one model, looked up when it is first needed; or one that is known (`fixed`).
+    """The price of one model, looked up when it is first needed and when it changes; or one that is known (`fixed`).
 
     It is that of the provider at `base_url`, where the table knows one there, and else that of `provider`. `otherwise`
-    is the price of a model that is not in the table.
+    is the price of a model that is not in the table. `clock` tells the time in seconds since 1970.
     """
 
     def __init__(
@@ -85,72 +125,43 @@ class PriceTag:
         *,
         fixed: Price | None = None,
         otherwise: Price | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._provider = provider
         self._name = name
         self._base_url = base_url
         self._otherwise = otherwise
-        self._is_known = fixed is not None
+        self._clock = clock
+        self._until = 0.0 if fixed is None else float("inf")
+        """When it is to be looked up again, by the clock."""
         self.price = fixed
         """None until it is looked up, and where it is not known."""
 
     async def look_up(self) -> None:
-        """Find the price, unless that was done. The table takes a while to load, so it is read in a thread."""
-        if not self._is_known:
-            self.price = await asyncio.to_thread(self.find)
-            self._is_known = True
+        """Find the price that holds now. The table takes a while to load, so it is read in a thread."""
+        if self._clock() >= self._until:
+            await asyncio.to_thread(self.find)
 
     def find(self) -> Price | None:
-        price = find_price("", self._name, self._base_url) if self._base_url else None
-        return price or find_price(self._provider, self._name) or self._otherwise
+        """Return the price that holds now, and keep it for as long as it does."""
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        table = load_table()
+        model = table.find("", self._name, self._base_url) if self._base_url else None
+        model = model or table.find(self._provider, self._name)
+        price, until = (None, FOREVER) if model is None else model.price_at(now)
+        self.price = price or self._otherwise
+        self._until = until.timestamp()
+        return self.price
 
 
 def find_price(provider: str, name: str, base_url: str = "") -> Price | None:
-    """What the table says of a model, by its provider or else by where it is called."""
-    import genai_prices  # noqa: PLC0415 - it imports pydantic, which takes longer than all of us
-
-    nothing = genai_prices.Usage(input_tokens=0, output_tokens=0)
-    try:
-        if provider:
-            price = genai_prices.calc_price(nothing, name, provider_id=provider)
-        else:
-            price = genai_prices.calc_price(nothing, name, provider_api_url=base_url)
-    except (LookupError, ValueError):
-        return None
-    table = price.model_price
-    if table.input_mtok is None and table.output_mtok is None:
-        return None
-    cached = table.input_mtok if table.cache_read_mtok is None else table.cache_read_mtok
-    starts: set[int] = set()
-    for prices in (table.input_mtok, table.output_mtok, cached):
-        if prices is not None and not isinstance(prices, Decimal):
-            starts.update(tier.start for tier in prices.tiers)
-
-    def rates(read: int) -> tuple[float, float, float]:
-        return _rate(table.input_mtok, read), _rate(table.output_mtok, read), _rate(cached, read)
-
-    return Price(
-        *rates(0),
-        call=ceil(_rate(table.requests_kcount, 0) * 1000),
-        dearer=tuple((start, *rates(start + 1)) for start in sorted(starts)),
-    )
-
-
-def _rate(prices: "Decimal | TieredPrices | None", read: int) -> float:
-    """What a token costs in a call that reads so many."""
-    if prices is None:
-        return 0.0
-    if isinstance(prices, Decimal):
-        return float(prices)
-    rates = [prices.base, *(tier.price for tier in prices.tiers if read > tier.start)]
-    return float(rates[-1])
+    """Return what the table says of a model, by its provider or else by where it is called."""
+    return PriceTag(provider, name, base_url).find()
 
 
 def similar_models(provider: str, name: str) -> tuple[str, ...]:
     """The names in the table that are most like one it does not have; none where it has it, or nothing is like it."""
-    if find_price(provider, name) is not None:
+    table = load_table()
+    if table.find(provider, name) is not None:
         return ()
-    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - as above
-
-    names = [model.id for entry in get_snapshot().providers if entry.id == provider for model in entry.models]
-    return tuple(nearest_names(name, names, count=_MAX_SIMILAR, similarity=_TYPO))
+    return tuple(nearest_names(name, table.names(provider), count=_MAX_SIMILAR, similarity=_TYPO))

@@ -16,18 +16,27 @@ from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.usage import RequestUsage
 
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.extras import install_command
-from chargehand.models.call_errors import CallFailed, Party, call_refused, connection_lost, timed_out, unreadable_reply
+from chargehand.models.call_errors import (
+    CallFailed,
+    Party,
+    Unreadable,
+    call_refused,
+    connection_lost,
+    timed_out,
+    unreadable_reply,
+)
 from chargehand.models.http import PATIENCE, Timeouts
 from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
 from chargehand.models.providers import extra_of
 from chargehand.models.refused_fields import memory_of
 from chargehand.models.reply_limit import known_limit, reply_limit
-from chargehand.models.wire import checked_reply, noted
+from chargehand.models.wire import checked_reply, checked_usage, noted
 
 NO_HEADERS: Mapping[str, str] = {}
 _FINISHES: dict[str, Finish] = {
@@ -189,20 +198,31 @@ class ProviderModel:
         reason = response.finish_reason or "stop"
         if reason not in _FINISHES:
             raise unreadable_reply(self._party, f"it ended with {reason!r}")
-        used = response.usage
-        usage = (
-            None
-            if used.unmeasured_requests
-            else Usage(input=used.input_tokens, output=used.output_tokens, cached=used.cache_read_tokens)
-        )
         return checked_reply(
             party=self._party,
             text=text,
             calls=calls,
             finish=_FINISHES[reason],
-            usage=usage,
+            usage=self._usage(response.usage),
             model=response.model_name or "",
         )
+
+    def _usage(self, used: RequestUsage) -> Usage | None:
+        """What a call used; what was cached for an hour is a part of `cache_write_tokens` there."""
+        if used.unmeasured_requests:
+            return None
+        hour = used.cache_write_1h_tokens
+        try:
+            return checked_usage(
+                used.input_tokens,
+                used.output_tokens,
+                used.cache_read_tokens,
+                cache_written=max(0, used.cache_write_tokens - hour),
+                cache_written_hour=hour,
+                reasoning=used.output_reasoning_tokens,
+            )
+        except Unreadable as error:
+            raise unreadable_reply(self._party, str(error)) from None
 
     def _failed(self, error: Exception) -> CallFailed:
         party = self._party

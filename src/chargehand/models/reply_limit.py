@@ -165,7 +165,7 @@ class Observed(Struct):
         self.longest = max(self.longest, usage.output)
         if read and usage.input > read:
             self.input = max(self.input, usage.input / read)
-        price = card.price(usage.input, usage.output)
+        price = card.price(usage)
         if price and reply.micros is not None and reply.micros > price:
             self.price = max(self.price, reply.micros / price)
 

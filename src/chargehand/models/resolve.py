@@ -36,7 +36,7 @@ from chargehand.models.http import MOST_BYTES, PATIENCE, Timeouts, Transport
 from chargehand.models.limits import Limiter, Pace
 from chargehand.models.model import ClosableModel, Model
 from chargehand.models.openai import OpenAIChat
-from chargehand.models.prices import FREE, Price, PricedModel, PriceTag, similar_models
+from chargehand.models.prices import FREE, PricedModel, PriceTag, similar_models
 from chargehand.models.providers import (
     BUILT_IN,
     LOCAL,
@@ -52,6 +52,7 @@ from chargehand.models.providers import (
     key_variable,
     without_secrets,
 )
+from chargehand.models.rates import Price
 from chargehand.models.reply_limit import Observations
 from chargehand.models.shared_limits import LimitStore, SharedLimiter
 from chargehand.models.testing.scripted import Recorder, Replayer
@@ -189,7 +190,7 @@ class Finder:
 
     def with_price(self, model: Model) -> Model:
         """A model that was handed over as an object, at this finder's price where its card has none."""
-        if self._price is None or model.card.price(1, 1) is not None:
+        if self._price is None or model.card.is_priced:
             return model
         return self._priced.setdefault(id(model), PricedModel(model, self._price))
 

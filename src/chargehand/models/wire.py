@@ -47,14 +47,30 @@ def decode_strictly(decoder: msgspec.json.Decoder[_T], data: bytes) -> _T:
         raise Unreadable(what) from None
 
 
-def checked_usage(read: int | None, written: int | None, cached: int | None) -> Usage | None:
-    """None when the provider does not say. Raises Unreadable for counts that cannot be."""
+def checked_usage(
+    read: int | None,
+    written: int | None,
+    cached: int | None = None,
+    *,
+    cache_written: int | None = None,
+    cache_written_hour: int | None = None,
+    reasoning: int | None = None,
+) -> Usage | None:
+    """Return what a call used; None when the provider does not say. Raises Unreadable for counts that cannot be.
+
+    A part is never more than the whole it is a part of.
+    """
     if read is None or written is None:
         return None
-    cached = cached or 0
-    if read < 0 or written < 0 or cached < 0:
+    counts = [read, written, *[count or 0 for count in (cached, cache_written, cache_written_hour, reasoning)]]
+    if min(counts) < 0:
         raise Unreadable("it counts tokens below zero")
-    return Usage(input=read, output=written, cached=min(cached, read))
+    parts: list[int] = []
+    rest = read
+    for count in counts[2:5]:
+        parts.append(min(count, rest))
+        rest -= parts[-1]
+    return Usage(read, written, *parts, reasoning=min(counts[5], written))
 
 
 def checked_reply(

@@ -18,8 +18,9 @@ from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import Invalid
 from chargehand.models.actions import read_action, turns
 from chargehand.models.guard import Guarded
-from chargehand.models.messages import Message, Reply, Request, Usage
+from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed, model_failed
+from chargehand.models.rates import dearest
 
 logger = logging.getLogger(__name__)
 
@@ -147,18 +148,20 @@ class ReplicaPool:
 
     @property
     def card(self) -> ModelCard:
-        """What holds for any of them; the prices are those of the dearest."""
+        """What holds for any of them. No call costs more than its prices say, whichever of them answers."""
         cards = [model.card for model in self.models]
-        dearest = max(cards, key=lambda card: card.price(1000, 1000) or 0)
-        all_priced = all(card.price(1, 1) is not None for card in cards)
+        prices = [price for card in cards if (price := card.rates) is not None]
+        first = structs.replace(cards[0], micros_in=None)
+        if len(prices) == len(cards):
+            first = first.with_price(dearest(prices))
         return structs.replace(
-            dearest,
+            first,
             handle=pool_handle([card.handle for card in cards]),
             window=min(card.window for card in cards),
             native_tools=all(card.native_tools for card in cards),
             schema=all(card.schema for card in cards),
+            images=all(card.images for card in cards),
             notice=" ".join(dict.fromkeys(card.notice for card in cards if card.notice)),
-            micros_in=dearest.micros_in if all_priced else None,
             max_tokens=min((card.max_tokens for card in cards if card.max_tokens), default=0),
             keeps_limit=all(card.keeps_limit for card in cards),
             in_process=any(card.in_process for card in cards),
@@ -194,7 +197,7 @@ class ReplicaPool:
             load.under_way -= 1
         load.rests_until = 0.0
         if reply.micros is None and reply.usage is not None:
-            return structs.replace(reply, micros=model.card.price(reply.usage.input, reply.usage.output))
+            return structs.replace(reply, micros=model.card.price(reply.usage))
         return reply
 
     def _rank(self, model: Model) -> tuple[bool, int, int]:
@@ -326,7 +329,7 @@ async def _first_reply(calls: Sequence[asyncio.Task[Reply | ModelFailed]]) -> Re
 def _counted_twice(reply: Reply) -> Reply:
     usage = reply.usage
     if usage is not None:
-        usage = Usage(input=2 * usage.input, output=2 * usage.output, cached=2 * usage.cached)
+        usage = usage + usage
     return structs.replace(reply, usage=usage, micros=None if reply.micros is None else 2 * reply.micros)
 
 

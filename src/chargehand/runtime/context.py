@@ -678,10 +678,9 @@ class _StepContext:
             yield call
 
     def record_call(
-        self, model: str, seconds: Seconds, tokens: tuple[int, int], used: Amount | None, call: int = 0
+        self, model: str, seconds: Seconds, tokens: Mapping[str, int], used: Amount | None, call: int = 0
     ) -> None:
         work = self._work
-        read, written = tokens
         self._line.note(
             ev.ModelCalled(
                 duty=work.kind,
@@ -689,10 +688,9 @@ class _StepContext:
                 model=model,
                 seconds=seconds,
                 task=work.task,
-                input=read,
-                output=written,
                 used=used,
                 call=call,
+                **tokens,
             )
         )
 

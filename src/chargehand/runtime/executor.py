@@ -329,9 +329,13 @@ class StepContext(Protocol):
         ...
 
     def record_call(
-        self, model: str, seconds: Seconds, tokens: tuple[int, int], used: Amount | None, call: int = 0
+        self, model: str, seconds: Seconds, tokens: Mapping[str, int], used: Amount | None, call: int = 0
     ) -> None:
-        """Journal that a model replied, for what is no step: the tokens it read and wrote, and what it cost."""
+        """Journal that a model replied, for what is no step: its tokens and what it cost.
+
+        `tokens` are those it read (`input`) and wrote (`output`), and which part of them is what, by the names in
+        `ModelCalled`.
+        """
         ...
 
     @property
@@ -413,7 +417,7 @@ class ContextProxy:
         return self._context.model_call()
 
     def record_call(
-        self, model: str, seconds: Seconds, tokens: tuple[int, int], used: Amount | None, call: int = 0
+        self, model: str, seconds: Seconds, tokens: Mapping[str, int], used: Amount | None, call: int = 0
     ) -> None:
         self._context.record_call(model, seconds, tokens, used, call)
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct, field
+from msgspec.structs import asdict
 
 from chargehand.engine import events as ev
 from chargehand.engine.breaker import Breaker, Stand, lease, next_change, note, stand
@@ -82,7 +83,10 @@ class CallStats(Struct):
     breaker: Breaker | None = None
     """Of a tool."""
     tokens: dict[str, int] = field(default_factory=dict[str, int])
-    """Of a model, by kind: `input`, `output`, `cached`, and `unsplit` where only the sum is known."""
+    """Of a model, by kind: `input`, `output`, and `unsplit` where only the sum is known.
+
+    Of the input `cached`, `cache_written` and `cache_written_hour`, of the output `reasoning`.
+    """
     micros: int = 0
     """What the calls of a model cost."""
 
@@ -117,6 +121,9 @@ class _Tokens(Struct):
     input: int = 0
     output: int = 0
     cached: int = 0
+    cache_written: int = 0
+    cache_written_hour: int = 0
+    reasoning: int = 0
 
 
 class _StepSummary(Struct):
@@ -403,9 +410,9 @@ def _read_result(result: Raw) -> _StepSummary:
 def _count_tokens(stats: CallStats, usage: _Tokens | None) -> None:
     if usage is None:
         return
-    counts = {"input": usage.input, "output": usage.output, "cached": usage.cached}
-    for kind, count in counts.items():
-        stats.tokens[kind] = stats.tokens.get(kind, 0) + max(0, count)
+    for kind, count in asdict(usage).items():
+        if count > 0 or kind in ("input", "output", "cached"):
+            stats.tokens[kind] = stats.tokens.get(kind, 0) + max(0, count)
 
 
 def _duty_of(event: ev.Event) -> tuple[tuple[str, TaskId], str, Amount | None]:

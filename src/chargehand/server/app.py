@@ -481,7 +481,12 @@ class TenantCollector(Collector):
         yield GaugeMetricFamily("chargehand_queue_depth", "Runs that wait for a slot.", runs.waiting)
         yield GaugeMetricFamily("chargehand_runs_under_way", "Runs that are under way now.", runs.running_count)
         yield from run_gauges(self._tenant)
-        yield _counter("tokens", "Tokens of models.", ("model", "kind"), tokens)
+        yield _counter(
+            "tokens",
+            "Tokens of models, and parts of them.",
+            ("model", "kind"),
+            tokens,
+        )
         yield _counter("cost_dollars", "What models cost.", ("model",), dollars)
         yield _histogram("tool_duration_seconds", "Calls of tools.", "tool", stats.tool_seconds)
         yield _counter("http_requests", "Calls that were answered.", ("api", "status"), http.http_calls)

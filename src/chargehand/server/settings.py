@@ -9,7 +9,7 @@ from msgspec import Struct
 from chargehand.dispatch.engine import EngineUrl
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
-from chargehand.models.prices import Price
+from chargehand.models.rates import Price
 from chargehand.runtime.files import MAX_FILE
 from chargehand.store_url import FIRST_TENANT, PostgresUrl, StoreUrl
 from chargehand.team import Team

@@ -233,7 +233,14 @@ class ChatProtocol:
 
     def _usage(self, usage: Usage) -> Json:
         total = usage.input + usage.output
-        return {"prompt_tokens": usage.input, "completion_tokens": usage.output, "total_tokens": total}
+        written = usage.cache_written + usage.cache_written_hour
+        return {
+            "prompt_tokens": usage.input,
+            "prompt_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": written},
+            "completion_tokens": usage.output,
+            "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+            "total_tokens": total,
+        }
 
     def _delta(self, delta: Json) -> bytes:
         return self._frame([{"index": 0, "delta": delta, "finish_reason": None}])
@@ -294,8 +301,22 @@ class MessagesProtocol:
         body: Json = {"id": "msg_1", "type": "message", "role": "assistant", "model": MODEL, "content": content}
         body |= {"stop_reason": None, "stop_sequence": None}
         if reply.usage is not None:
-            body["usage"] = {"input_tokens": reply.usage.input, "output_tokens": reply.usage.output}
+            body["usage"] = self._usage(reply.usage)
         return body
+
+    def _usage(self, usage: Usage) -> Json:
+        written = usage.cache_written + usage.cache_written_hour
+        return {
+            "input_tokens": usage.input - usage.cached - written,
+            "cache_read_input_tokens": usage.cached,
+            "cache_creation_input_tokens": written,
+            "cache_creation": {
+                "ephemeral_5m_input_tokens": usage.cache_written,
+                "ephemeral_1h_input_tokens": usage.cache_written_hour,
+            },
+            "output_tokens": usage.output,
+            "output_tokens_details": {"thinking_tokens": usage.reasoning},
+        }
 
     def _input(self, call: ToolCall) -> object:
         """Arguments are an object here; what is no JSON can only be sent as the wrong thing, a string."""

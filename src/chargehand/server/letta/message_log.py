@@ -257,6 +257,8 @@ class MessageLog:
         total.prompt_tokens += reply.usage.input
         total.completion_tokens += reply.usage.output
         total.cached_input_tokens += reply.usage.cached
+        total.cache_write_tokens += reply.usage.cache_written + reply.usage.cache_written_hour
+        total.reasoning_tokens += reply.usage.reasoning
         total.context_tokens = reply.usage.input + reply.usage.output
         total.total_tokens += total.context_tokens
 

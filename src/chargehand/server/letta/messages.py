@@ -232,7 +232,12 @@ async def retrieve_usage(call: LettaCall) -> Table:
         "prompt_tokens": used.prompt_tokens,
         "completion_tokens": used.completion_tokens,
         "total_tokens": used.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": used.cached_input_tokens},
+        "prompt_tokens_details": {
+            "cached_tokens": used.cached_input_tokens,
+            "cache_read_tokens": used.cached_input_tokens,
+            "cache_creation_tokens": used.cache_write_tokens,
+        },
+        "completion_tokens_details": {"reasoning_tokens": used.reasoning_tokens},
     }
 
 

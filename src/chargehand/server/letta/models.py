@@ -210,7 +210,7 @@ class MeteredModel(Struct):
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
         self._check()
         self.use.calls += 1
-        if self.card.price(1, 1) is None:
+        if not self.card.is_priced:
             self._count_unpriced()
         usage = micros = None
         try:
@@ -222,7 +222,7 @@ class MeteredModel(Struct):
             raise
         finally:
             if micros is None and usage is not None:
-                micros = self.card.price(usage.input, usage.output)
+                micros = self.card.price(usage)
             self.use.micros += micros or 0
         return reply
 

@@ -288,6 +288,8 @@ class UsageStatistics(Struct):
     step_count: int = 0
     run_ids: Strings | None = None
     cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
     context_tokens: int | None = None
     message_type: str = "usage_statistics"
 

@@ -5,6 +5,7 @@ Fields that are not declared here are ignored; fields that cannot be honoured ar
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeAlias, cast
 
@@ -491,6 +492,12 @@ class TeamAnswer(Struct, frozen=True):
     """What the ledger says was used."""
     output_tokens: int
     """What workers' models wrote; the rest counts as read."""
+    reasoning_tokens: int = 0
+    """Of what they wrote: what they thought."""
+    cached_tokens: int = 0
+    """Of what they read: what came from providers' caches."""
+    cache_write_tokens: int = 0
+    """Of what they read: what was written to providers' caches."""
     cut: str = ""
     """Why the answer is not whole: `max_output_tokens`, or the reason of the run; empty: it is whole."""
     calls: tuple[ev.CallerToolCall, ...] = ()
@@ -526,23 +533,32 @@ def answer_of(part: RunPart) -> TeamAnswer:
     refusal = text if is_waiting and wanted is not None and not wanted.is_text else ""
     request = recorded_request(recorded.requested)
     tokens = state.ledger.spent.tokens - part.before.tokens
-    output = _output_tokens(run, recorded.entries) - _output_tokens(run, recorded.entries[: part.begins])
+    used = _count_tokens(run, recorded.entries)
+    used.subtract(_count_tokens(run, recorded.entries[: part.begins]))
+    output = min(used["output"], tokens)
     is_cut_short = document.state == "partial" and document.reason in _CUT_SHORT
     return TeamAnswer(
         document=document,
         text="" if refusal else stopped(text, () if request is None else request.stop),
         tokens=tokens,
-        output_tokens=min(output, tokens),
+        output_tokens=output,
+        reasoning_tokens=min(used["reasoning"], output),
+        cached_tokens=used["cached"],
+        cache_write_tokens=used["cache_written"] + used["cache_written_hour"],
         cut="max_output_tokens" if state.answer_cut else document.reason if is_cut_short else "",
         calls=() if state.answer_written is None else state.answer_written.calls,
         refusal=refusal,
     )
 
 
-def _output_tokens(run: str, entries: Sequence[ev.Entry]) -> int:
+def _count_tokens(run: str, entries: Sequence[ev.Entry]) -> Counter[str]:
+    """Return the tokens of workers' models by kind."""
     stats = Stats()
     stats.record(run, entries)
-    return sum(model.tokens.get("output", 0) for model in stats.calls["model"].values())
+    counts: Counter[str] = Counter()
+    for model in stats.calls["model"].values():
+        counts.update(model.tokens)
+    return counts
 
 
 def _ended_text(recorded: RecordedRun, document: RunDocument) -> str:
@@ -662,7 +678,16 @@ def chat_completion(head: ChatHead, answer: TeamAnswer, notice: str) -> Json:
 
 def chat_usage(answer: TeamAnswer) -> Json:
     read = answer.tokens - answer.output_tokens
-    return {"prompt_tokens": read, "completion_tokens": answer.output_tokens, "total_tokens": answer.tokens}
+    return {
+        "prompt_tokens": read,
+        "prompt_tokens_details": {
+            "cached_tokens": answer.cached_tokens,
+            "cache_write_tokens": answer.cache_write_tokens,
+        },
+        "completion_tokens": answer.output_tokens,
+        "completion_tokens_details": {"reasoning_tokens": answer.reasoning_tokens},
+        "total_tokens": answer.tokens,
+    }
 
 
 # --- responses
@@ -702,9 +727,12 @@ class ResponseHead(Struct, frozen=True):
         """Return a response that is over: completed, or incomplete where it waits for a person or was cut short."""
         usage = {
             "input_tokens": answer.tokens - answer.output_tokens,
-            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "input_tokens_details": {
+                "cached_tokens": answer.cached_tokens,
+                "cache_write_tokens": answer.cache_write_tokens,
+            },
             "output_tokens": answer.output_tokens,
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": answer.reasoning_tokens},
             "total_tokens": answer.tokens,
         }
         status = "incomplete" if answer.incomplete else "completed"
