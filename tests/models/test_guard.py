@@ -19,6 +19,7 @@ from chargehand.models.prices import PriceTag, flat
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.waits import Wait, collect_waits
 from tests.sim.loop import VirtualLoop
+from tests.support.hearing import hear_answer
 
 HELLO = Request([Message("user", "hello")])
 T = TypeVar("T")
@@ -138,7 +139,7 @@ def test_nothing_is_tried_again_once_a_word_was_heard() -> None:
     heard: list[str] = []
     model = Breaks()
     with pytest.raises(ModelFailed):
-        asyncio.run(Guarded(model).reply(HELLO, heard.append))
+        asyncio.run(Guarded(model).reply(HELLO, hear_answer(heard)))
     assert (model.calls, heard) == (1, ["half a"])
 
 

@@ -19,7 +19,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Plan, Task, TaskId
 from chargehand.engine.policy import Policy
-from chargehand.engine.state import Work
+from chargehand.engine.state import TextKind, Work
 from chargehand.journal.protocol import Journal
 from chargehand.journal.store import open_journal
 from chargehand.models.messages import Reply, Request, ToolCall
@@ -130,7 +130,7 @@ async def test_fifty_canaries_are_found_nowhere(tmp_path: Path, caplog: pytest.L
         async with Tenants(settings, NO_KEYS.get) as tenants:
             tenant = await tenants.of("main")
 
-            def hear(_work: Work, words: str) -> None:
+            def hear(_work: Work, words: str, _kind: TextKind) -> None:
                 whispered.append(words)
 
             tenant.word_listeners["leaky"] = [hear]
@@ -339,7 +339,7 @@ class _Listener:
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, _kind: TextKind = "answer", /) -> None:
         self.said.append(text)
 
 

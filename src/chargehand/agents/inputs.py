@@ -168,6 +168,8 @@ def _size(message: Message) -> int:
     size = len(message.text) // _CHARACTERS + 1
     if message.images:
         size += len(message.images) * IMAGE_TOKENS
+    if message.kept is not None:
+        size += message.kept.size // _CHARACTERS
     for call in message.calls:
         size += (len(call.arguments) + len(call.name)) // _CHARACTERS + 2
     return size

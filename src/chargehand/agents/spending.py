@@ -273,6 +273,8 @@ def _message_bytes(message: Message) -> int:
     size = _bytes(message.text)
     if message.images:
         size += len(message.images) * IMAGE_TOKENS * _BYTES_PER_TOKEN
+    if message.kept is not None:
+        size += message.kept.size
     for call in message.calls:
         size += _bytes(call.name) + _bytes(call.arguments) + _BYTES_PER_TOKEN * _FRAME
     return size

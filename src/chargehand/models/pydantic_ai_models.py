@@ -5,9 +5,11 @@ Loading this loads pydantic_ai, which takes a second: only `resolve` does, and o
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import cast
 
 import msgspec
+from msgspec import Raw, structs
 from pydantic_ai import exceptions, models
 from pydantic_ai import messages as theirs
 from pydantic_ai.direct import model_request, model_request_stream
@@ -17,10 +19,11 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from chargehand.engine.failure import Failure
+from chargehand.engine.state import TextKind
 from chargehand.errors import Invalid
 from chargehand.models.call_errors import CallFailed, Party, call_refused, connection_lost, timed_out, unreadable_reply
 from chargehand.models.http import PATIENCE, Timeouts
-from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, Usage
+from chargehand.models.messages import Finish, Kept, KeptPart, Message, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
 from chargehand.models.reply_limit import known_limit, reply_limit
 from chargehand.models.wire import checked_reply
@@ -31,6 +34,8 @@ _FINISHES: dict[str, Finish] = {
     "content_filter": "refused",
     "tool_call": "tools",
 }
+_KEPT = "response"
+"""The kind of what is kept: the whole reply as they write it, without its text and arguments, which the journal has."""
 
 
 class ProviderModel:
@@ -60,6 +65,8 @@ class ProviderModel:
             keeps_limit=True,
         )
         self._entered = False
+        self._provider = f"pydantic_ai {model.system}"
+        self._name = model.model_name
 
     @property
     def card(self) -> ModelCard:
@@ -87,7 +94,7 @@ class ProviderModel:
             await self._model.__aexit__(None, None, None)
 
     async def _ask(self, request: Request, hear: Hear | None, watch: "_Watch") -> theirs.ModelResponse:
-        messages = _messages(request.messages)
+        messages = self._messages(request.messages)
         parameters = self._parameters(request)
         settings = self._settings(request)
         if hear is None:
@@ -99,9 +106,9 @@ class ProviderModel:
         ) as stream:
             async for event in stream:
                 watch.moved(self._timeouts.idle)
-                words = _words(event)
+                words, kind = _words(event)
                 if words:
-                    hear(words)
+                    hear(words, kind)
             return stream.get()
 
     def _settings(self, request: Request) -> ModelSettings:
@@ -148,7 +155,7 @@ class ProviderModel:
             if used.unmeasured_requests
             else Usage(input=used.input_tokens, output=used.output_tokens, cached=used.cache_read_tokens)
         )
-        return checked_reply(
+        reply = checked_reply(
             party=self._party,
             text=text,
             calls=calls,
@@ -156,6 +163,36 @@ class ProviderModel:
             usage=usage,
             model=response.model_name or "",
         )
+        part = _kept_part(response)
+        return reply if part is None else structs.replace(reply, kept=Kept((part,), self._provider, self._name))
+
+    def _messages(self, messages: Sequence[Message]) -> list[theirs.ModelMessage]:
+        """Theirs alternate: what is said to the model between two of its replies is one message."""
+        converted: list[theirs.ModelMessage] = []
+        names: dict[str, str] = {}
+        for message in messages:
+            if message.role == "assistant":
+                names |= {call.id: call.name for call in message.calls}
+                converted.append(self._response(message))
+                continue
+            part = _part(message, names)
+            last = converted[-1] if converted else None
+            if isinstance(last, theirs.ModelRequest):
+                converted[-1] = theirs.ModelRequest([*last.parts, part])
+            else:
+                converted.append(theirs.ModelRequest([part]))
+        return converted
+
+    def _response(self, message: Message) -> theirs.ModelResponse:
+        """An assistant's message, with what was kept of it if this model wrote it."""
+        kept = message.kept
+        if kept is not None and (kept.provider, kept.model) == (self._provider, self._name):
+            (response,) = theirs.ModelMessagesTypeAdapter.validate_json(bytes(kept.parts[0].data))
+            if isinstance(response, theirs.ModelResponse):
+                return replace(response, parts=_filled_parts(message, response))
+        parts: list[theirs.ModelResponsePart] = [theirs.TextPart(message.text)] if message.text else []
+        parts += [theirs.ToolCallPart(call.name, call.arguments, call.id) for call in message.calls]
+        return theirs.ModelResponse(parts)
 
     def _failed(self, error: Exception) -> CallFailed:
         party = self._party
@@ -191,24 +228,49 @@ class _Watch:
         self.timeout.reschedule(min(self._end, self._loop.time() + idle))
 
 
-def _messages(messages: Sequence[Message]) -> list[theirs.ModelMessage]:
-    """Theirs alternate: what is said to the model between two of its replies is one message."""
-    converted: list[theirs.ModelMessage] = []
-    names: dict[str, str] = {}
-    for message in messages:
-        if message.role == "assistant":
-            names |= {call.id: call.name for call in message.calls}
-            parts: list[theirs.ModelResponsePart] = [theirs.TextPart(message.text)] if message.text else []
-            parts += [theirs.ToolCallPart(call.name, call.arguments, call.id) for call in message.calls]
-            converted.append(theirs.ModelResponse(parts))
-            continue
-        part = _part(message, names)
-        last = converted[-1] if converted else None
-        if isinstance(last, theirs.ModelRequest):
-            converted[-1] = theirs.ModelRequest([*last.parts, part])
+def _kept_part(response: theirs.ModelResponse) -> KeptPart | None:
+    """What is sent back with a reply; None where plain text and calls are all of it."""
+    parts: list[theirs.ModelResponsePart] = []
+    is_needed = False
+    for part in response.parts:
+        if isinstance(part, theirs.ThinkingPart):
+            parts.append(part)
+        elif isinstance(part, theirs.TextPart):
+            parts.append(replace(part, content=""))
+        elif isinstance(part, theirs.ToolCallPart):
+            parts.append(replace(part, args=None))
         else:
-            converted.append(theirs.ModelRequest([part]))
-    return converted
+            continue
+        is_needed = is_needed or isinstance(part, theirs.ThinkingPart) or bool(part.provider_details or part.id)
+    if not is_needed:
+        return None
+    kept = theirs.ModelResponse(
+        parts,
+        model_name=response.model_name,
+        provider_name=response.provider_name,
+        provider_details=response.provider_details,
+        provider_response_id=response.provider_response_id,
+    )
+    return KeptPart(_KEPT, Raw(theirs.ModelMessagesTypeAdapter.dump_json([kept])))
+
+
+def _filled_parts(message: Message, response: theirs.ModelResponse) -> list[theirs.ModelResponsePart]:
+    """The parts of a kept reply with their text and arguments; calls that were not taken up are left out."""
+    calls = {call.id: call for call in message.calls}
+    text = message.text
+    parts: list[theirs.ModelResponsePart] = []
+    for part in response.parts:
+        if isinstance(part, theirs.TextPart):
+            if text or part.provider_details:  # all of it is in the first: theirs may be several
+                parts.append(replace(part, content=text))
+            text = ""
+        elif isinstance(part, theirs.ToolCallPart):
+            call = calls.pop(part.tool_call_id, None)
+            if call is not None:
+                parts.append(replace(part, args=call.arguments))
+        else:
+            parts.append(part)
+    return parts
 
 
 def _part(message: Message, names: dict[str, str]) -> theirs.ModelRequestPart:
@@ -219,12 +281,19 @@ def _part(message: Message, names: dict[str, str]) -> theirs.ModelRequestPart:
     return theirs.UserPromptPart(message.text)
 
 
-def _words(event: theirs.ModelResponseStreamEvent) -> str:
-    if isinstance(event, theirs.PartStartEvent) and isinstance(event.part, theirs.TextPart):
-        return event.part.content
-    if isinstance(event, theirs.PartDeltaEvent) and isinstance(event.delta, theirs.TextPartDelta):
-        return event.delta.content_delta
-    return ""
+def _words(event: theirs.ModelResponseStreamEvent) -> tuple[str, TextKind]:
+    """What an event adds to a text, and to which."""
+    if isinstance(event, theirs.PartStartEvent):
+        if isinstance(event.part, theirs.TextPart):
+            return event.part.content, "answer"
+        if isinstance(event.part, theirs.ThinkingPart):
+            return event.part.content, "thought"
+    elif isinstance(event, theirs.PartDeltaEvent):
+        if isinstance(event.delta, theirs.TextPartDelta):
+            return event.delta.content_delta, "answer"
+        if isinstance(event.delta, theirs.ThinkingPartDelta):
+            return event.delta.content_delta or "", "thought"
+    return "", "answer"
 
 
 def _arguments(part: theirs.ToolCallPart) -> str:

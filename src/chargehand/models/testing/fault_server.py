@@ -37,6 +37,7 @@ from chargehand.models.testing.fault_replies import (
     echo,
     send_whole,
 )
+from chargehand.models.testing.thought_rules import RULES, ThoughtRule
 
 ELSEWHERE = "elsewhere"
 """Where the redirect leads: it answers properly, so that a client that follows is found out."""
@@ -166,6 +167,19 @@ def _send_odd_lines(exchange: Exchange) -> Sending:
     before = b": hello\r\n\r\nid: 1\r\nretry: 10\r\n"
     events = [before + frame.replace(b"\n", b"\r\n") for frame in exchange.events]
     return exchange.send(b"\r\n \t" + exchange.whole + b"\r\n", events)
+
+
+def _think(rule: ThoughtRule) -> "Play":
+    """Answer with thoughts, and refuse a request that lacks those of its tool calls."""
+
+    def play(exchange: Exchange) -> Sending:
+        if not exchange.path.endswith(rule.path):
+            return exchange.answer(exchange.reply)
+        if problem := rule.problem(exchange.request):
+            return exchange.error(400, problem)
+        return exchange.answer(replace(exchange.reply, kept=rule.think(exchange.request, exchange.reply)))
+
+    return play
 
 
 # --- the table
@@ -329,6 +343,8 @@ FAULTS: dict[str, tuple[str, Play]] = {
         lambda call: call.send_pieces(_split(_with_words(call, "Grüße, 世界 🦩").body, 3)),
     ),
     "odd-lines": ("answers, with comments, unknown fields and carriage returns (legal)", _send_odd_lines),
+    # thoughts, which must come back
+    **{mode: (rule.about, _think(rule)) for mode, rule in RULES.items()},
 }
 """By name, what each fault does, in words and in fact."""
 MODES = {name: description for name, (description, _) in FAULTS.items()}
@@ -528,6 +544,8 @@ class FaultServer:
             stream=fields.get("stream") is True,
             number=self.requests[mode],
             origin=self.origin,
+            path=path,
+            request=fields,
         )
         _, play = FAULTS["ok" if mode == ELSEWHERE else mode]
         return play(exchange)
