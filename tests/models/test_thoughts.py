@@ -71,9 +71,11 @@ def events(*blocks: tuple[Json, Sequence[Json]], stop: str = "tool_use") -> list
     frames: list[Json] = [{"type": "message_start", "message": {"type": "message", "model": "m", "content": []}}]
     for index, (block, deltas) in enumerate(blocks):
         frames.append({"type": "content_block_start", "index": index, "content_block": block})
-        frames += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        for delta in deltas:
+            frames.append({"type": "content_block_delta", "index": index, "delta": delta})
         frames.append({"type": "content_block_stop", "index": index})
-    frames += [{"type": "message_delta", "delta": {"stop_reason": stop}}, {"type": "message_stop"}]
+    frames.append({"type": "message_delta", "delta": {"stop_reason": stop}})
+    frames.append({"type": "message_stop"})
     return [http(b"".join(b"data: " + msgspec.json.encode(frame) + b"\n\n" for frame in frames), "text/event-stream")]
 
 
@@ -318,8 +320,8 @@ async def test_parts_of_other_providers_come_back_to_them() -> None:
 
 async def test_thoughts_of_other_providers_are_heard_as_such() -> None:
     async def stream(_messages: list[theirs.ModelMessage], _info: AgentInfo) -> AsyncIterator[str | DeltaThinkingCalls]:
-        yield {0: DeltaThinkingPart("Add ")}
-        yield {0: DeltaThinkingPart("one.", signature="s1")}
+        yield {0: DeltaThinkingPart(content="Add ")}
+        yield {0: DeltaThinkingPart(content="one.", signature="s1")}
         yield "Two."
 
     heard = Heard()
