@@ -1,6 +1,7 @@
 """What models think: read from both protocols, whole and streamed, kept apart from answers, and sent back as it was."""
 
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -67,12 +68,15 @@ def message(*content: Json, stop: str = "tool_use") -> list[Move]:
     return [http(msgspec.json.encode(whole))]
 
 
+def block_delta(index: int, delta: Json) -> Json:
+    return {"type": "content_block_delta", "index": index, "delta": delta}
+
+
 def events(*blocks: tuple[Json, Sequence[Json]], stop: str = "tool_use") -> list[Move]:
     frames: list[Json] = [{"type": "message_start", "message": {"type": "message", "model": "m", "content": []}}]
     for index, (block, deltas) in enumerate(blocks):
         frames.append({"type": "content_block_start", "index": index, "content_block": block})
-        for delta in deltas:
-            frames.append({"type": "content_block_delta", "index": index, "delta": delta})
+        frames += map(partial(block_delta, index), deltas)
         frames.append({"type": "content_block_stop", "index": index})
     frames.append({"type": "message_delta", "delta": {"stop_reason": stop}})
     frames.append({"type": "message_stop"})
