@@ -447,6 +447,7 @@ def test_a_handle_means_the_same_text_however_much_is_dropped() -> None:
 
 def test_a_history_that_is_cut_leaves_thoughts_with_their_calls_and_counts_them() -> None:
     history = WorkerHistory((Message("system", "s"), Message("user", "u")), 2000, "ab12")
+    written: list[Message] = []
     for number in range(60):
         thought = KeptPart("reasoning_content", Raw(b'"%d %s"' % (number, b"think " * 50)))
         signature = KeptPart("extra_content", Raw(b"{}"), call=f"c{number}")
