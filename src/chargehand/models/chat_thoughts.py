@@ -28,7 +28,7 @@ class StandIn(Struct, frozen=True):
 
 
 STAND_INS = (
-    # https://api-docs.deepseek.com/guides/thinking_mode, https://platform.kimi.ai/docs/guide/use-kimi-k2-thinking-model
+    # https://api-docs.deepseek.com/guides/thinking_mode; Kimi says that it is missing
     StandIn(
         re.compile(r"reasoning_content.{0,60}(must be passed back|is missing)", re.DOTALL), "reasoning_content", ""
     ),

@@ -25,6 +25,7 @@ class ThoughtRule(Struct, frozen=True):
     """One rule of one provider."""
 
     about: str
+    """What a server that follows it does, in one line."""
     path: str
     """How the addresses end that it holds for; others answer without thoughts."""
     sources: tuple[str, ...]
