@@ -12,6 +12,7 @@ from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.events import Effect, NotedFact, StepKind
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Task
+from chargehand.engine.state import TextKind
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
 from chargehand.runtime.executor import Claim, Done, NestedRequest, NestedRun, PromptMessage, Where
@@ -92,7 +93,7 @@ class Desk:
     def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         self.prompts.append(messages)
 
-    def say(self, text: str) -> None: ...
+    def say(self, text: str, kind: TextKind = "answer", /) -> None: ...
 
     async def grow(self, tasks: Sequence[Task]) -> None: ...
 

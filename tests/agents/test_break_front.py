@@ -208,7 +208,7 @@ async def test_a_listener_that_raises_ends_nothing() -> None:
 
 
 async def test_a_whisper_that_raises_ends_nothing() -> None:
-    def broken(_run: str, _work: object, _text: str) -> None:
+    def broken(_run: str, _work: object, _text: str, _kind: str) -> None:
         raise ValueError("the view crashed")
 
     assert (await team(model(), policy=ONCE).run("Count", on_text=broken)).ending == "complete"

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import Meta, Struct
+from msgspec import Meta, Raw, Struct
 
 from chargehand.agents.answer import with_gaps
 from chargehand.agents.inputs import WorkerHistory, read_on
@@ -22,7 +22,7 @@ from chargehand.engine.failure import Gap
 from chargehand.engine.plan import Edge, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
-from chargehand.models.messages import Message, Reply, Request, ToolCall
+from chargehand.models.messages import Kept, KeptPart, Message, Reply, Request, ToolCall
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Answering, Working
 from chargehand.models.testing.scripted import Line
@@ -443,6 +443,22 @@ def test_a_handle_means_the_same_text_however_much_is_dropped() -> None:
                 assert history.kept[found[1]].startswith(message.text[:300])
                 assert message.text.endswith("</data ab12>")
     assert len(history.kept) > 5
+
+
+def test_a_history_that_is_cut_leaves_thoughts_with_their_calls_and_counts_them() -> None:
+    history = WorkerHistory((Message("system", "s"), Message("user", "u")), 2000, "ab12")
+    written: list[Message] = []
+    for number in range(60):
+        thought = KeptPart("reasoning_content", Raw(b'"%d %s"' % (number, b"think " * 50)))
+        signature = KeptPart("extra_content", Raw(b"{}"), call=f"c{number}")
+        kept = Kept((thought, signature), "chat here", "m")
+        history.add(Message("assistant", "", (ToolCall(f"c{number}", "look"),), kept=kept))
+        history.add(Message("tool", "seen", call=f"c{number}"))
+        history.fit()
+        written = [message for message in history.messages if message.role == "assistant"]
+        assert all(m.kept is not None and m.kept.parts[1].call == m.calls[0].id for m in written)
+        assert sum(m.kept.size for m in written if m.kept is not None) < 4 * 2000
+    assert len(written) < 30, "thoughts take room"
 
 
 # --- what models write

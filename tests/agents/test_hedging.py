@@ -360,7 +360,7 @@ def listened(executor: Team) -> tuple[list[str], list[ev.Entry]]:
                 wall=house.loop.time,
                 ticks=house.loop.time,
                 listener=lambda _, new: entries.extend(new),
-                on_text=lambda _run, _work, text: heard.append(text),
+                on_text=lambda _run, _work, text, _kind: heard.append(text),
             )
             await driver.start("run", executor.request("Do it all.", NOW))
 

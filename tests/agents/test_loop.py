@@ -361,7 +361,9 @@ async def test_a_rule_can_ask_for_leave_too() -> None:
 async def test_what_is_said_is_heard_piece_by_piece() -> None:
     heard: list[str] = []
     executor = team(model(work=["one two three"]))
-    await executor.run("Count", on_text=lambda _run, work, text: heard.append(text) if work.kind == "attempt" else None)
+    await executor.run(
+        "Count", on_text=lambda _run, work, text, _kind: heard.append(text) if work.kind == "attempt" else None
+    )
     assert heard == ["one ", "two ", "three"]
 
 

@@ -267,7 +267,7 @@ async def test_a_summary_that_is_refused_is_made_by_rule_and_nobody_hears_it_as_
     heard: list[str] = []
     async with executor.remembering() as memory:
         await memory.catalog.say(memory.agents["ann"], OLD)
-        await executor.run("Count", on_text=lambda _run, _work, text: heard.append(text))
+        await executor.run("Count", on_text=lambda _run, _work, text, _kind: heard.append(text))
         turns = await memory.catalog.turns(memory.agents["ann"])
     assert (turns[0].role, "turn 3" in turns[0].text) == ("summary", True)
     assert "rather" not in "".join(heard)

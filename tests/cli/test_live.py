@@ -100,6 +100,28 @@ def test_what_a_model_is_writing_is_shown_and_steers_nothing(monkeypatch: pytest
     assert "so \ufffd[2Jfar" in screen.getvalue()
 
 
+def test_what_a_model_thinks_gives_way_to_what_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    entries = [msgspec.json.decode(line, type=Entry) for line in HISTORIES[0].read_bytes().splitlines()]
+    console = Console(io.StringIO(), quiet=True)
+    screen = Screen()
+    view = LiveView(Console(screen), "a run", lambda: entries[0].at)
+    transcript = Transcript(console, console, lines=False, live=view)
+    at = next(n for n, entry in enumerate(entries) if isinstance(entry.event, AttemptStarted))
+    started = entries[at].event
+    assert isinstance(started, AttemptStarted)
+    transcript.show("a run", entries[: at + 1])
+    work = Work("attempt", started.task, 1)
+    view.add_text(work, "They want ", "thought")
+    view.add_text(work, "boxes.", "thought")
+    view.draw()
+    assert f"{started.task} thinks: They want boxes." in screen.getvalue()
+    view.add_text(work, "Seventeen.")
+    view.draw()
+    view.stop(keep=True)
+    assert f"{started.task}: Seventeen." in screen.getvalue()
+
+
 def test_a_run_moves_on_a_terminal_and_its_last_picture_stays(tmp_path: Path) -> None:
     terminal = Terminal(
         tmp_path, "play", quick_example(tmp_path, "cascade.json", 0.15), "--run", "cascade", columns=150

@@ -15,6 +15,7 @@ from chargehand.models.call_errors import CallFailed
 from chargehand.models.http import Timeouts
 from chargehand.models.messages import Image, Message, Reply, Request, Settings, ToolCall, ToolSpec, Usage
 from tests.models.loopback import Loopback, Move, event, loopback, streamed, whole
+from tests.support.hearing import hear_answer
 
 KEY = "sk-ant-this-is-the-key-1234567890"
 HELLO = Request([Message("user", "hello")])
@@ -85,7 +86,7 @@ async def talking(play: list[Move], timeouts: Timeouts = PATIENT) -> AsyncGenera
 async def reply(play: list[Move], stream: bool = False, timeouts: Timeouts = PATIENT) -> Reply:
     heard: list[str] = []
     async with talking(play, timeouts) as (model, _):
-        came = await model.reply(HELLO, heard.append if stream else None)
+        came = await model.reply(HELLO, hear_answer(heard) if stream else None)
     assert "".join(heard) == (came.text if stream else "")
     return came
 

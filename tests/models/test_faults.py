@@ -19,6 +19,8 @@ from chargehand.models.messages import Message, Reply, Request, Settings
 from chargehand.models.model import Model, ModelFailed
 from chargehand.models.openai import OpenAIChat
 from chargehand.models.testing.fault_server import MODES, FaultServer, serve
+from chargehand.models.testing.thought_rules import RULES
+from tests.support.hearing import hear_answer
 
 TIMES = Timeouts(connect=1.0, first=0.3, whole=0.3, idle=0.3, total=0.5)
 PATIENT = Timeouts(connect=20.0, first=20.0, whole=20.0, idle=20.0, total=20.0)  # where nobody is too slow on purpose
@@ -118,6 +120,7 @@ WANTED: dict[str, Want] = {
     "always-thinks": ANSWERED,
     "never-thinks": ANSWERED,
     "thinks-without-tools": ANSWERED,
+    **dict.fromkeys(RULES, ANSWERED),
 }
 
 
@@ -149,7 +152,7 @@ async def call(model: Model, streamed: bool, text: str = ASKED) -> Outcome:
     request = Request((Message("user", text),), settings=Settings(max_tokens=100))
     began = time.perf_counter()
     try:
-        came: Reply | Failure = await model.reply(request, heard.append if streamed else None)
+        came: Reply | Failure = await model.reply(request, hear_answer(heard) if streamed else None)
     except ModelFailed as error:
         came = error.failure
     return Outcome(came, time.perf_counter() - began, "".join(heard))

@@ -20,6 +20,7 @@ from chargehand.models.prices import PriceTag, flat
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.waits import Wait, collect_waits
 from tests.sim.loop import VirtualLoop
+from tests.support.hearing import Heard, hear_answer
 
 HELLO = Request([Message("user", "hello")])
 T = TypeVar("T")
@@ -139,8 +140,34 @@ def test_nothing_is_tried_again_once_a_word_was_heard() -> None:
     heard: list[str] = []
     model = Breaks()
     with pytest.raises(ModelFailed):
-        asyncio.run(Guarded(model).reply(HELLO, heard.append))
+        asyncio.run(Guarded(model).reply(HELLO, hear_answer(heard)))
     assert (model.calls, heard) == (1, ["half a"])
+
+
+def test_a_call_that_broke_while_its_model_was_thinking_is_tried_again() -> None:
+    class Thinks:
+        calls = 0
+
+        @property
+        def card(self) -> ModelCard:
+            return ModelCard("thinks")
+
+        async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+            self.calls += 1
+            assert hear is not None
+            hear("I wonder", "thought")
+            if self.calls == 1:
+                raise lost()
+            hear("fine")
+            return Reply("fine")
+
+    async def pause(_seconds: float) -> None:
+        pass
+
+    heard = Heard()
+    model = Thinks()
+    reply = asyncio.run(Guarded(model, sleep=pause).reply(HELLO, heard))
+    assert (model.calls, reply.text, heard.answer, heard.thoughts) == (2, "fine", ["fine"], ["I wonder"] * 2)
 
 
 def test_what_the_provider_asks_us_to_wait_is_waited() -> None:

@@ -16,6 +16,7 @@ from chargehand.models.local import EngineMissing, LocalModel, open_engine, pull
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec
 from chargehand.models.model import Hear, Model, ModelFailed
 from chargehand.models.openai import OpenAIChat
+from tests.support.hearing import hear_answer
 
 MODELS = Path(os.environ.get("CHARGEHAND_MODELS") or Path(__file__).parents[2] / ".venv" / "models")
 NAME = "smollm2-135m"
@@ -49,7 +50,7 @@ async def test_it_writes_real_words_and_holds_to_a_schema_in_process(weights: Pa
     model = LocalModel(NAME, folder=MODELS)
     heard: list[str] = []
     try:
-        reply = await model.reply(asked("Tell me about the sea."), heard.append)
+        reply = await model.reply(asked("Tell me about the sea."), hear_answer(heard))
         await asyncio.sleep(0)
         assert "".join(heard) == reply.text
         assert len(heard) > 3
@@ -77,7 +78,7 @@ async def test_a_call_that_is_cancelled_lets_the_next_one_in(weights: Path) -> N
     try:
         async with asyncio.TaskGroup() as group, asyncio.timeout(50):
             endless = msgspec.structs.replace(asked("Count to a million."), settings=Settings(max_tokens=3900))
-            slow = group.create_task(model.reply(endless, lambda _: heard.set()))
+            slow = group.create_task(model.reply(endless, lambda _words, _kind="answer": heard.set()))
             await heard.wait()
             slow.cancel()
             assert (await model.reply(asked("Hello"))).text
@@ -106,7 +107,7 @@ async def test_both_adapters_speak_with_a_real_model_over_real_sockets(weights: 
         for protocol in ("openai", "anthropic"):
             heard: list[str] = []
             whole = await over_the_wire(protocol, url, asked("Say hello."), engine.key)
-            streamed = await over_the_wire(protocol, url, asked("Say hello."), engine.key, heard.append)
+            streamed = await over_the_wire(protocol, url, asked("Say hello."), engine.key, hear_answer(heard))
             assert whole.text.strip()
             assert streamed.text == whole.text == "".join(heard)
             assert len(heard) > 1
@@ -116,7 +117,7 @@ async def test_both_adapters_speak_with_a_real_model_over_real_sockets(weights: 
             assert whole.finish == streamed.finish
         longer = asked("Name a city.", schema=CITY, settings=Settings(0.0, 60))
         told: list[str] = []
-        for hear in (None, told.append):
+        for hear in (None, hear_answer(told)):
             held = await over_the_wire("openai", url, longer, engine.key, hear)
             assert set(msgspec.json.decode(held.text, type=dict[str, str])) == {"city"}
         for protocol in ("openai", "anthropic"):

@@ -24,6 +24,7 @@ from chargehand.models.model import ModelFailed
 from chargehand.models.openai import OpenAIChat
 from tests.models.loopback import Asked, Loopback, Move, Play, event, loopback, self_signed, streamed, whole
 from tests.support.closing import closing
+from tests.support.hearing import Heard, hear_answer
 
 KEY = "sk-this-is-the-key-1234567890"
 HELLO = Request([Message("user", "hello")])
@@ -86,7 +87,7 @@ async def talking(play: Play | list[Move], **options: Unpack[Given]) -> AsyncGen
 async def reply(play: list[Move], request: Request = HELLO, stream: bool = False, **options: Unpack[Given]) -> Reply:
     heard: list[str] = []
     async with talking(play, **options) as (model, _):
-        came = await model.reply(request, heard.append if stream else None)
+        came = await model.reply(request, hear_answer(heard) if stream else None)
     assert "".join(heard) == (came.text if stream and came.finish != "refused" else "")
     return came
 
@@ -133,7 +134,7 @@ async def test_a_conversation_goes_out_as_the_protocol_says() -> None:
 
 async def test_a_stream_is_asked_for_with_its_usage() -> None:
     async with talking(streamed(delta(content="hi"), delta("stop"), USED, DONE)) as (model, server):
-        await model.reply(HELLO, lambda _: None)
+        await model.reply(HELLO, Heard())
     assert server.asked[0].json["stream"] is True
     assert server.asked[0].json["stream_options"] == {"include_usage": True}
 
@@ -640,7 +641,7 @@ async def test_a_connection_is_used_again_after_whole_and_streamed_replies() -> 
     async with talking(play) as (model, server):
         for _ in range(3):
             await model.reply(HELLO)
-            await model.reply(HELLO, lambda _: None)
+            await model.reply(HELLO, Heard())
     assert (server.connections, len(server.asked)) == (1, 6)
 
 

@@ -16,6 +16,7 @@ from chargehand.models.http import Timeouts
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec, Usage
 from chargehand.models.pydantic_ai_models import ProviderModel
 from tests.support.closing import closing
+from tests.support.hearing import hear_answer
 
 HELLO = Request([Message("user", "hello")])
 TOOL = ToolSpec("add", "adds", Raw(b'{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}'))
@@ -103,7 +104,7 @@ async def stream_of(*pieces: str | DeltaToolCalls, wait: float = 0.0, idle: floa
     heard: list[str] = []
     times = Timeouts(first=20.0, idle=idle, total=30.0)
     model = ProviderModel("some:model", FunctionModel(stream_function=answer), timeouts=times)
-    came = await model.reply(HELLO, heard.append)
+    came = await model.reply(HELLO, hear_answer(heard))
     assert "".join(heard) == came.text
     return came
 

@@ -16,6 +16,7 @@ from chargehand.models.resolve import Finder
 from chargehand.models.testing.scripted import Recorder, Replayer, ScriptedModel, digest
 from tests.models.loopback import loopback, whole
 from tests.support.closing import closing
+from tests.support.hearing import hear_answer
 
 A = Request([Message("user", "a")])
 B = Request([Message("user", "b")], settings=Settings(temperature=1.0))
@@ -59,9 +60,9 @@ async def test_failures_are_recorded_too(tmp_path: Path) -> None:
 
 async def test_words_are_heard_when_recorded_and_when_replayed(tmp_path: Path) -> None:
     heard: list[str] = []
-    await Recorder(ScriptedModel(["some words\n here"]), tmp_path / "calls").reply(A, heard.append)
+    await Recorder(ScriptedModel(["some words\n here"]), tmp_path / "calls").reply(A, hear_answer(heard))
     again: list[str] = []
-    await Replayer(tmp_path / "calls").reply(A, again.append)
+    await Replayer(tmp_path / "calls").reply(A, hear_answer(again))
     assert "".join(heard) == "".join(again) == "some words\n here"
 
 

@@ -18,6 +18,7 @@ from chargehand.models.testing.field_rules import FIELD_MODES
 from chargehand.models.wire import HttpModel
 from tests.models.loopback import Asked, Move, loopback, whole
 from tests.support.closing import closing
+from tests.support.hearing import hear_answer
 
 PATIENT = Timeouts(connect=20.0, first=20.0, whole=20.0, idle=20.0, total=30.0)
 TOOL = ToolSpec("add", "adds", Raw(b'{"type":"object","properties":{}}'))
@@ -51,7 +52,7 @@ async def test_each_refused_field_costs_one_call_and_none_the_next_time(
     mode: str, protocol: str, streamed: bool
 ) -> None:
     heard: list[str] = []
-    hear = heard.append if streamed else None
+    hear = hear_answer(heard) if streamed else None
     async with FaultServer() as server:
         model = model_at(protocol, server.url(mode))
         async with closing(model):

@@ -9,6 +9,7 @@ from chargehand.engine.failure import Failure
 from chargehand.models.messages import Message, Reply, Request, Usage
 from chargehand.models.model import ModelFailed
 from chargehand.models.testing.scripted import ScriptedModel
+from tests.support.hearing import hear_answer
 
 HELLO = Request([Message("user", "hello")])
 
@@ -65,6 +66,6 @@ async def test_failures_fail_and_faults_use_up_no_line() -> None:
 async def test_words_are_heard_one_by_one_after_the_latency() -> None:
     heard: list[str] = []
     began = time.perf_counter()
-    await ScriptedModel(["  three small words"], latency=0.02).reply(HELLO, heard.append)
+    await ScriptedModel(["  three small words"], latency=0.02).reply(HELLO, hear_answer(heard))
     assert heard == ["  ", "three ", "small ", "words"]
     assert time.perf_counter() - began >= 0.02

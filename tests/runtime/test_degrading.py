@@ -144,6 +144,26 @@ async def test_tasks_that_came_before_a_planner_died_are_what_there_is() -> None
     assert "the plan was never finished" in str(found.answer)
 
 
+class Pondering(ScriptedModel):
+    """Thinks of a task that is in no plan of its."""
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        if hear is not None:
+            hear(BOTH.replace("apples", "lemons"), "thought")
+            for _ in range(50):  # as above
+                await asyncio.sleep(0.001)
+        return await super().reply(request, hear)
+
+
+async def test_a_task_that_a_planner_only_thinks_of_is_not_begun() -> None:
+    planner = Pondering([BOTH], handle="pondering", repeat=True)
+    found = await Team(
+        [ANN, BOB], supervisor=Supervisor(model=good(), planner=planner, stream_plan=True), policy=FAST
+    ).run(GOAL)
+    assert [task.id for task in found.plan.tasks] == ["t1", "t2"]
+    assert "lemons" not in str(found.plan)
+
+
 async def test_a_planner_that_dies_while_its_only_plan_grows_is_not_stood_in_for() -> None:
     planner = Halfway([Failure("resource", "the key was taken back", permanent=True)], handle="half", repeat=True)
     found = await Team(

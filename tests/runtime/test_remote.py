@@ -13,7 +13,7 @@ from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Edge, Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
-from chargehand.engine.state import Work
+from chargehand.engine.state import TextKind, Work
 from chargehand.engine.value import decode_value
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
 from chargehand.journal.memory import MemoryJournal
@@ -505,7 +505,7 @@ async def test_what_a_worker_elsewhere_says_is_heard_by_who_listens_to_the_run_i
                 await asyncio.sleep(0.02)
         return "done"
 
-    def hear(work: Work, text: str) -> None:
+    def hear(work: Work, text: str, _kind: TextKind) -> None:
         heard.append((work, text))
         said.set()
 
@@ -537,7 +537,7 @@ async def test_what_nobody_listens_to_is_not_said(postgres_store: str) -> None:
         await until(is_silent)
         async with opened_journal(postgres_store) as other:
             assert other.words is not None
-            leave = other.words.subscribe("r", lambda _work, _text: None)
+            leave = other.words.subscribe("r", lambda _work, _text, _kind: None)
 
             async def is_heard() -> bool:
                 return words.is_heard("r")

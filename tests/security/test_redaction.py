@@ -12,6 +12,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 import pytest
+from msgspec import Raw
 
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.config.environment import secret_values
@@ -19,10 +20,10 @@ from chargehand.engine import events as ev
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Plan, Task, TaskId
 from chargehand.engine.policy import Policy
-from chargehand.engine.state import Work
+from chargehand.engine.state import TextKind, Work
 from chargehand.journal.protocol import Journal
 from chargehand.journal.store import open_journal
-from chargehand.models.messages import Reply, Request, ToolCall
+from chargehand.models.messages import Kept, KeptPart, Reply, Request, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.executor import Done, Executor, StepContext
 from chargehand.server.middleware.redaction import (
@@ -58,6 +59,14 @@ def hits(data: bytes) -> list[str]:
 
 def everything_in(folder: Path) -> bytes:
     return b"\n".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+_THOUGHTS = Kept(
+    (
+        KeptPart("reasoning_content", Raw(f'"I think of {CANARIES[45]} now. "'.encode())),
+        KeptPart("extra_content", Raw(b'{"signature":"unchanged"}'), call="1"),
+    )
+)
 
 
 class World:
@@ -98,7 +107,7 @@ class World:
             )
             done = sum(one.role == "tool" for one in request.messages)
             if done < len(calls):
-                return Reply(f"I know {CANARIES[36]}.", calls=(calls[done],), finish="tools")
+                return Reply(f"I know {CANARIES[36]}.", calls=(calls[done],), finish="tools", kept=_THOUGHTS)
             return Reply(f"Found {CANARIES[37]} and sk-{'a1B2' * 8}.")
 
         self.team = Team(
@@ -130,7 +139,7 @@ async def test_fifty_canaries_are_found_nowhere(tmp_path: Path, caplog: pytest.L
         async with Tenants(settings, NO_KEYS.get) as tenants:
             tenant = await tenants.of("main")
 
-            def hear(_work: Work, words: str) -> None:
+            def hear(_work: Work, words: str, _kind: TextKind) -> None:
                 whispered.append(words)
 
             tenant.word_listeners["leaky"] = [hear]
@@ -148,6 +157,8 @@ async def test_fifty_canaries_are_found_nowhere(tmp_path: Path, caplog: pytest.L
     assert shown.count(MARK.encode()) > 35
     assert b"Nothing secret." in shown
     assert MARK in "".join(whispered)
+    assert b"I think of" not in shown  # a thought that was changed is worth nothing to its provider
+    assert b'{"signature":"unchanged"}' in shown
     assert caplog.text.count(MARK) == 2
 
 
@@ -339,7 +350,7 @@ class _Listener:
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, _kind: TextKind = "answer", /) -> None:
         self.said.append(text)
 
 

@@ -55,6 +55,8 @@ class Answer:
     """Of these tokens: read from the cache, written to it, and thought."""
     cost: float = 0.0
     """In dollars, where the provider says what a call cost."""
+    thought: str = ""
+    """What it thinks before it says anything, as DeepSeek writes it."""
 
 
 Think = Callable[[Question], Answer | str]
@@ -108,6 +110,8 @@ class _Served(BaseHTTPRequestHandler):
         message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
         if calls:
             message["tool_calls"] = calls
+        if answer.thought:
+            message["reasoning_content"] = answer.thought
         choice = {"index": 0, "message": message, "finish_reason": answer.finish or ("tool_calls" if calls else "stop")}
         return self._whole(
             {
@@ -132,6 +136,9 @@ class _Served(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
+        if answer.thought:
+            self._chunk({"reasoning_content": answer.thought[:8]}, None)
+            self._chunk({"reasoning_content": answer.thought[8:]}, None)
         words = answer.text.split(" ")
         for at, word in enumerate(words):
             time.sleep(answer.pause)

@@ -67,6 +67,9 @@ def test_the_page_and_its_views_need_no_token_and_may_show_images_they_made(home
         assert "img-src 'self' blob:" in stranger.get("/").headers["content-security-policy"]
 
 
+_STREAMED = ("words", "thoughts")
+
+
 def events_of(reply: httpx.Response) -> Iterator[tuple[str, Any]]:
     """The events of a stream, each with its name."""
     name = ""
@@ -136,6 +139,24 @@ def test_words_of_models_come_between_the_entries_and_the_stream_ends_with_the_r
     assert len(words) > 3
     assert "".join(data["text"] for data in words) == "One two three four five six."
     assert events[-1][0] == "run.ended"
+
+
+def test_thoughts_of_models_come_as_events_of_their_own(tmp_path: Path) -> None:
+    with desk(tmp_path, Answer("One two.", thought="They want me to count.")) as (server, _):
+        calling = httpx.Client(base_url=server.url, headers=server.headers, timeout=30)
+        with calling:
+            run = calling.post("/api/runs", json={"team": "desk", "goal": "Count."}).json()["run"]
+            with calling.stream("GET", f"/api/runs/{run}/events?words=true") as reply:
+                events = list(events_of(reply))
+            shown = calling.get(f"/api/runs/{run}").json()
+    told = {name: [data for at, data in events if at == name and data["work"] == "answer"] for name in _STREAMED}
+    assert {name: "".join(data["text"] for data in pieces) for name, pieces in told.items()} == {
+        "words": "One two.",
+        "thoughts": "They want me to count.",
+    }
+    assert {data["kind"] for data in told["thoughts"]} == {"thought"}
+    assert shown["answer"].startswith("One two.")
+    assert "They want" not in json.dumps([data for name, data in events if name not in _STREAMED])
 
 
 def test_a_plan_that_is_given_is_checked_and_reckoned_and_nothing_is_planned(home: Garden) -> None:

@@ -256,6 +256,27 @@ def test_words_are_sent_as_a_model_writes_them_and_add_up_to_the_answer(tmp_path
 
 
 @pytest.mark.parametrize("model", ["desk", "desk:writer"])
+def test_thoughts_come_as_reasoning_and_never_as_content(tmp_path: Path, model: str) -> None:
+    thoughtful = Answer("One two.", thought="They want me to count.")
+    with desk(tmp_path, thoughtful) as (server, fake):
+        think = fake.think
+        fake.think = lambda question: thoughtful if "You are writer" in question.system else think(question)
+        calling = client(server)
+        chunks = list(calling.chat.completions.create(model=model, messages=said("Count."), stream=True))
+        deltas = [one.choices[0].delta.model_dump(exclude_unset=True) for one in chunks if one.choices]
+        reasoning = "".join(one.get("reasoning_content") or "" for one in deltas)
+        assert reasoning.count("They want me to count.") == 1
+        assert all(line.endswith("count.") for line in reasoning.splitlines() if "They want" in line)
+        content = "".join(one.get("content") or "" for one in deltas)
+        assert content.startswith("One two.")
+        assert "They want" not in content
+        message = calling.chat.completions.create(model=model, messages=said("Count.")).choices[0].message
+        assert "They want" not in (message.content or "")
+        kept = message.model_dump().get("reasoning_content") or ""
+        assert ("They want me to count." in kept) == (model == "desk:writer")
+
+
+@pytest.mark.parametrize("model", ["desk", "desk:writer"])
 def test_a_long_answer_of_signs_of_all_sizes_comes_whole(tmp_path: Path, model: str) -> None:
     with desk(tmp_path, LONG) as (server, fake):
         think = fake.think

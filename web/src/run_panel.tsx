@@ -14,6 +14,7 @@ import { type Run, type Statement, openQuestion, planned } from "./run_state.ts"
 import { openGaps, rootGaps } from "./run_view.ts";
 import { Icon } from "./states.tsx";
 import { Markdown } from "./text.tsx";
+import { Thoughts } from "./thoughts.tsx";
 import { Value } from "./value_view.tsx";
 
 export function RunPanel({ context }: { context: RunContext }): JSX.Element {
@@ -43,11 +44,13 @@ function Answer({ context, run }: { context: RunContext; run: Run }): JSX.Elemen
     const isPast = context.store.moment.value !== undefined;
     const waits = openQuestion(run) && !isPast ? "It comes after your decision." : "It is written when the tasks are settled.";
     const words = run.ended || isPast ? "" : context.store.words.value.answer;
+    const thoughts = run.ended || isPast ? "" : context.store.thoughts.value.answer;
     return (
       <section>
         <h3>Answer</h3>
         <p class="quiet">{run.ended ? "No answer was written." : waits}</p>
         {run.ended && <FinishedResults context={context} run={run} />}
+        <Thoughts text={thoughts} />
         {words && <p class="pn-words">{words}</p>}
       </section>
     );

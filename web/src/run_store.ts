@@ -24,7 +24,7 @@ export type RunInfo = {
 };
 
 /** Some words of a model as they come. */
-type Words = { work: string; task: string; attempt: number; text: string };
+type Words = { work: string; task: string; attempt: number; text: string; kind?: "answer" | "thought" };
 
 /** Events after which the server knows more of a run than its entries say. */
 const NEWS = new Set(["run.ended", "run.resumed", "run.released"]);
@@ -40,6 +40,8 @@ export class RunStore {
   readonly problem = signal<Problem | undefined>(undefined);
   /** What the models of running tasks have written so far. */
   readonly words = signal<Record<string, string>>({});
+  /** What they have thought so far. */
+  readonly thoughts = signal<Record<string, string>>({});
   private live: Run;
   private frame = 0;
   private seen = 0;
@@ -144,7 +146,7 @@ export class RunStore {
       path: () => `${runPath(this.name)}/events?after=${this.seen}&lean=true&words=true`,
       hear: (events) => {
         for (const event of events) {
-          if (event.name === "words") this.hearWords(JSON.parse(event.data) as Words);
+          if (event.name === "words" || event.name === "thoughts") this.hearWords(JSON.parse(event.data) as Words);
           else if (event.name !== "damaged") this.take(JSON.parse(event.data) as Entry);
         }
       },
@@ -159,7 +161,10 @@ export class RunStore {
     const asked = openQuestion(this.live)?.number;
     this.seen = entry.seq;
     this.entries.push(entry);
-    if (entry.event.type === "attempt.started") this.words.value = { ...this.words.value, [entry.event.task]: "" };
+    if (entry.event.type === "attempt.started") {
+      this.words.value = { ...this.words.value, [entry.event.task]: "" };
+      this.thoughts.value = { ...this.thoughts.value, [entry.event.task]: "" };
+    }
     foldEntry(this.live, entry);
     const hasNews = NEWS.has(entry.event.type) || openQuestion(this.live)?.number !== asked;
     if (hasNews) void this.load();
@@ -169,9 +174,10 @@ export class RunStore {
     });
   }
 
-  private hearWords({ work, task, text }: Words): void {
+  private hearWords({ work, task, text, kind }: Words): void {
     const name = task || work;
-    this.words.value = { ...this.words.value, [name]: (this.words.value[name] ?? "") + text };
+    const told = kind === "thought" ? this.thoughts : this.words;
+    told.value = { ...told.value, [name]: (told.value[name] ?? "") + text };
   }
 }
 

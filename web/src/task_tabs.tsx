@@ -13,6 +13,7 @@ import { CALL_STEPS, type Attempt, type Note, type Step, type Task, itemsOf } fr
 import { Link } from "./shell.tsx";
 import { Icon, stateOf, wordOf } from "./states.tsx";
 import { Diff } from "./text.tsx";
+import { Thoughts } from "./thoughts.tsx";
 import { Value, isLeft } from "./value_view.tsx";
 
 type Props = { context: RunContext; task: Task };
@@ -29,6 +30,7 @@ export function ResultTab({ context, task }: Props): JSX.Element {
   const run = context.store.shown.value;
   const items = task.forEach ? itemsOf(run, task) : [];
   const words = context.store.words.value[task.id];
+  const isWritten = task.result !== undefined && task.result !== null;
   const step = task.attempts.at(-1)?.steps.at(-1);
   const doing = step?.kind === "model" ? "The model is writing." : `Calling ${step?.name ?? "the worker"}.`;
   return (
@@ -38,7 +40,8 @@ export function ResultTab({ context, task }: Props): JSX.Element {
         <p class="failure">Skipped: {task.because ? <>it needs <Ref context={context} id={task.because} />, which did not deliver.</> : task.skipped}</p>
       )}
       {task.reused && <p>Reused from <Link to={runAddress(task.reused.run)}>{task.reused.run}</Link>, task {task.reused.task}.</p>}
-      {task.result !== undefined && task.result !== null
+      {!isWritten && task.status === "running" && <Thoughts text={context.store.thoughts.value[task.id]} />}
+      {isWritten
         ? <Value value={task.result} run={run.run} cite={citeIn(context)} />
         : task.status === "running" && <p class="quiet">{words || doing}</p>}
       {items.length > 0 && (

@@ -148,12 +148,12 @@ class WorkerHistory:
         """Add a reply, and learn from it how many tokens the messages are."""
         if reply.usage is not None and not self.is_short:
             self.rates.learn(self.size, reply.usage.input)
-        self.add(Message("assistant", reply.text, reply.calls))
+        self.add(Message("assistant", reply.text, reply.calls, kept=reply.kept))
 
     def add(self, message: Message, means: str = "") -> None:
         """Add a message; `means` is what it says without its envelope, whose number differs each time."""
         self.messages.append(message)
-        self._characters += len(message.text)
+        self._characters += len(message.text) + (0 if message.kept is None else message.kept.size)
         if self._size is not None:
             self._size = together(self._size, self._measure(message))
         self._chain.update((means or message.text).encode())

@@ -29,6 +29,7 @@ from chargehand.engine.facts import Assumed
 from chargehand.engine.failure import Failure, Question
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import LONGEST_TITLE, Combine, Edge, Task, TaskId, fingerprint, needs
+from chargehand.engine.state import TextKind
 from chargehand.engine.value import decode_value
 from chargehand.errors import Invalid, PlanInvalid, Refused
 from chargehand.models.messages import new_nonce, wrap
@@ -317,9 +318,9 @@ async def _start_early(lead: Lead, context: StepContext, grown: set[str]) -> Asy
     stream = PlanStream(lead.holders())
     tasks: asyncio.Queue[Task | None] = asyncio.Queue()
 
-    def hear(piece: str) -> None:
-        context.say(piece)
-        for task in stream.feed(piece):
+    def hear(piece: str, kind: TextKind = "answer", /) -> None:
+        context.say(piece, kind)
+        for task in stream.feed(piece) if kind == "answer" else ():
             tasks.put_nowait(task)
 
     async def grow() -> None:

@@ -24,7 +24,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.breaker import stand
 from chargehand.engine.plan import needs
 from chargehand.engine.policy import Instant
-from chargehand.engine.state import Progress, RunState, Status, Work
+from chargehand.engine.state import Progress, RunState, Status, TextKind, Work
 from chargehand.runtime.trace import Tracer
 from chargehand.waits import Wait
 
@@ -162,6 +162,7 @@ class LiveView:
         self._clock = clock
         self._tracer: Tracer | None = None
         self._texts: dict[str, str] = {}
+        self._thinking: set[str] = set()  # whose text is what a model thinks
         self._page = Page(
             file=console.stream,
             force_terminal=True,
@@ -185,11 +186,16 @@ class LiveView:
         if not self._is_stopped:
             self.start()
 
-    def add_text(self, work: Work, text: str) -> None:
-        """Text that a model is writing."""
+    def add_text(self, work: Work, text: str, kind: TextKind = "answer") -> None:
+        """Text that a model is writing, or thinking: what it writes takes the place of what it thought."""
         name = _ANSWER if work.kind == "answer" else work.task
-        if name:
-            self._texts[name] = (self._texts.get(name, "") + clean_lines(text))[-_MAX_TEXT:]
+        if not name:
+            return
+        is_thought = kind == "thought"
+        if is_thought != (name in self._thinking):
+            self._texts.pop(name, None)
+            self._thinking ^= {name}
+        self._texts[name] = (self._texts.get(name, "") + clean_lines(text))[-_MAX_TEXT:]
 
     def start(self) -> None:
         self._is_stopped = False
@@ -260,12 +266,14 @@ class LiveView:
         lines: list[Text] = []
         for name, text in self._texts.items():
             if name != _ANSWER:
-                lead = f"  {short(name, 16)}: "
+                lead = f"  {short(name, 16)}{' thinks' if name in self._thinking else ''}: "
                 lines.append(_line(lead + clean(text)[len(lead) - width :], "dim"))
         answer = [line for text in self._texts.get(_ANSWER, "").splitlines() for line in wrap_words(text, width)]
         if answer:
-            lines.append(_line("answer, as it is written:", "dim"))
-        return lines + [_line(line) for line in answer[-_ANSWER_LINES:]]
+            is_thought = _ANSWER in self._thinking
+            lines.append(_line("thoughts, before the answer:" if is_thought else "answer, as it is written:", "dim"))
+            lines += [_line(line, "dim" if is_thought else "plain") for line in answer[-_ANSWER_LINES:]]
+        return lines
 
     def _wait_lines(self) -> list[Text]:
         lines: list[Text] = []

@@ -30,7 +30,7 @@ from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, CapName
 from chargehand.engine.plan import Task
-from chargehand.engine.state import RunState, Work
+from chargehand.engine.state import RunState, TextKind, Work
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
 from chargehand.journal.protocol import Journal
 from chargehand.journal.store import open_journal, read_run
@@ -233,9 +233,9 @@ class RunSession:
     def _receive(self, _run: str, entries: Sequence[ev.Entry]) -> None:
         self.show(entries)
 
-    def _receive_text(self, _run: str, work: Work, text: str) -> None:
+    def _receive_text(self, _run: str, work: Work, text: str, kind: TextKind) -> None:
         if self.transcript.live is not None:
-            self.transcript.live.add_text(work, text)
+            self.transcript.live.add_text(work, text, kind)
 
     def show(self, entries: Sequence[ev.Entry]) -> None:
         """Show entries, and ask what they ask."""

@@ -6,7 +6,7 @@ Only `fold` changes it. It is disposable: the journal makes it again.
 from collections.abc import Iterator
 from enum import Enum
 from heapq import heapify, heappop, heappush
-from typing import Literal, cast
+from typing import Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -20,6 +20,9 @@ from chargehand.engine.plan import NO_TASK, Combine, LoopState, Need, Task, Task
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import Agent, Match, fits
 from chargehand.engine.value import encode_value
+
+TextKind: TypeAlias = Literal["answer", "thought"]
+"""What a piece of streamed text is: a part of a reply, or what the model thinks before it."""
 
 
 class Work(Struct, frozen=True, gc=False, order=True, cache_hash=True):

@@ -51,7 +51,7 @@ class RunEvents:
 
     def of_words(self, words: StreamedWords) -> list[Json]:
         """Text of a sub-agent's model, as it comes; after each of its tool calls it is another message."""
-        if words.work != "attempt":
+        if words.work != "attempt" or words.kind != "answer":
             return []  # the answer is told when it is whole: a second try would contradict the first
         subagent = _subagent(words.task, words.attempt)
         message = f"{words.run}-{subagent}-{self._calls_made[subagent]}"

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from chargehand.engine.policy import Seconds
-from chargehand.engine.state import Work
+from chargehand.engine.state import TextKind, Work
 from chargehand.errors import StoreError
 from chargehand.journal.postgres_listener import QUERY_INTERVAL, PostgresListener
 from chargehand.journal.postgres_writer import run_digest
@@ -44,6 +44,7 @@ class _Piece(Struct, frozen=True, array_like=True):
 
     work: Work
     text: str
+    kind: TextKind = "answer"
 
 
 class _Listener(Struct, frozen=True, eq=False):
@@ -61,7 +62,7 @@ class PostgresWords:
         self._lock = threading.Lock()
         self._listeners: dict[str, set[_Listener]] = {}
         self._heard_until: dict[str, float] = {}
-        self._unsent: dict[tuple[str, Work], list[str]] = {}
+        self._unsent: dict[tuple[str, Work, TextKind], list[str]] = {}
         self._sending = asyncio.Lock()
         self.name = WORDS_CHANNEL
         listener.add(self)
@@ -92,7 +93,7 @@ class PostgresWords:
         piece = msgspec.json.decode(b64decode(body), type=_Piece)
         for listener in listeners:
             try:
-                listener.loop.call_soon_threadsafe(listener.on_words, piece.work, piece.text)
+                listener.loop.call_soon_threadsafe(listener.on_words, piece.work, piece.text, piece.kind)
             except RuntimeError:
                 logger.debug("the event loop of a listener is closed")
 
@@ -112,10 +113,10 @@ class PostgresWords:
         self._notify_soon("asking", digest)
         return True
 
-    def publish(self, run: str, work: Work, text: str) -> None:
+    def publish(self, run: str, work: Work, text: str, kind: TextKind = "answer") -> None:
         with self._lock:
             is_first = not self._unsent
-            self._unsent.setdefault((run_digest(run), work), []).append(text)
+            self._unsent.setdefault((run_digest(run), work, kind), []).append(text)
         if is_first:
             client_thread().spawn(self._send_soon())
 
@@ -126,10 +127,10 @@ class PostgresWords:
                 unsent = self._unsent
                 self._unsent = {}
             notices: list[str] = []
-            for (digest, work), pieces in unsent.items():
+            for (digest, work, kind), pieces in unsent.items():
                 text = "".join(pieces)
                 for start in range(0, len(text), _MAX_CHARS):
-                    body = msgspec.json.encode(_Piece(work, text[start : start + _MAX_CHARS]))
+                    body = msgspec.json.encode(_Piece(work, text[start : start + _MAX_CHARS], kind))
                     notices.append(self._notice("words", digest, b64encode(body).decode()))
             await self._send(notices)
 

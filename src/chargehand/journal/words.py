@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from chargehand.engine.state import Work
+from chargehand.engine.state import TextKind, Work
 
-OnWords: TypeAlias = Callable[[Work, str], None]
+OnWords: TypeAlias = Callable[[Work, str, TextKind], None]
 
 
 class Words(Protocol):
@@ -19,6 +19,6 @@ class Words(Protocol):
         """Whether another process listens to a run; true as well for a moment in which that is not known yet."""
         ...
 
-    def publish(self, run: str, work: Work, text: str) -> None:
+    def publish(self, run: str, work: Work, text: str, kind: TextKind = "answer") -> None:
         """Say a piece of text to all who listen to a run. Pieces of one moment travel together."""
         ...

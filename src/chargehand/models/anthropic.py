@@ -5,7 +5,7 @@ Replies are read strictly: what is not as it should be fails. Retries, limits an
 
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias, Unpack, cast
 
 import msgspec
@@ -17,6 +17,7 @@ from chargehand.models.messages import (
     Effort,
     Finish,
     Image,
+    KeptPart,
     Message,
     Reply,
     Request,
@@ -37,6 +38,10 @@ from chargehand.models.wire import (
 
 VERSION = "2023-06-01"
 _EMPTY = "(empty)"  # an empty text block is an error there
+# https://platform.claude.com/docs/en/build-with-claude/thinking-troubleshooting
+_NO_THOUGHT = re.compile(r"Expected .?thinking.? or .?redacted_thinking")
+_MAX_THOUGHTLESS = 10_000
+_THOUGHTS = frozenset(("thinking", "redacted_thinking"))
 _Json: TypeAlias = dict[str, object]
 _CACHES: dict[str, _Json | None] = {
     "5m": {"type": "ephemeral"},
@@ -85,8 +90,11 @@ class AnthropicMessages(HttpModel):
 
     A schema the strict mode takes is sent as the output format, any other as an instruction. The tools and the system
     message, which are the same in every call of a worker, are marked for the provider's cache, and so is what was said
-    so far where the model is called again; unless the settings say `cache: off`.
+    so far where the model is called again; unless the settings say `cache: off`. Thoughts are sent back where they stood; a model that wants one in every
+    turn, and gets a turn of another model, is asked not to think.
     """
+
+    protocol = "messages"
 
     def __init__(
         self, handle: str, base_url: str, name: str, key: str = "", **options: Unpack[EndpointOptions]
@@ -94,8 +102,8 @@ class AnthropicMessages(HttpModel):
         headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
         url = base_url.rstrip("/").removesuffix("/v1") + "/v1/messages"
         super().__init__(handle, url, name, key, headers, {"window": 200_000, **options})
-        self._name = name
         self._thinking = next(rule for rule in _THINKING if rule.names.search(name.lower()))
+        self._thoughtless: set[str] = set()  # calls of conversations that lack a thought it wants
 
     def _stream(self, hear: Hear) -> "MessageStream":
         return MessageStream(self._party, hear)
@@ -105,7 +113,7 @@ class AnthropicMessages(HttpModel):
 
     def _body(self, request: Request, limit: int, *, streamed: bool) -> dict[str, object]:
         settings = request.settings
-        system, turns = _write_turns(request.messages)
+        system, turns = _write_turns(request.messages, self._own_parts)
         body: dict[str, object] = {"model": self._name, "max_tokens": limit}
         if settings.effort is not None:
             self._write_effort(body, settings.effort, limit)
@@ -129,7 +137,24 @@ class AnthropicMessages(HttpModel):
         self._write_settings(body, settings)
         if streamed:
             body["stream"] = True
-        return body
+        return self._without_thinking(body, request) if self._thoughtless else body
+
+    def _without_thinking(self, body: dict[str, object], request: Request) -> dict[str, object]:
+        """Ask for no thoughts in a conversation that lacks one the server wants."""
+        if self._thoughtless.isdisjoint(_call_ids(request)):
+            return body
+        return {**body, "thinking": {"type": "disabled"}}
+
+    def _mends_history(self, request: Request, status: int, words: str) -> bool:
+        if super()._mends_history(request, status, words):
+            return True
+        ids = _call_ids(request)
+        if status != 400 or not _NO_THOUGHT.search(words) or self._thoughtless.issuperset(ids):
+            return False
+        if len(self._thoughtless) > _MAX_THOUGHTLESS:
+            self._thoughtless.clear()
+        self._thoughtless.update(ids)
+        return True
 
     def _write_effort(self, body: _Json, effort: Effort, limit: int) -> None:
         """How much it is to think, as models of this name are told."""
@@ -169,6 +194,11 @@ class AnthropicMessages(HttpModel):
             self._skip(f"service_tier {settings.service_tier!r}", "the protocol has no such tier")
 
 
+def _call_ids(request: Request) -> list[str]:
+    """The calls of a conversation, each with its arguments: ids alone may repeat in another one."""
+    return [f"{call.id} {call.arguments}" for message in request.messages for call in message.calls]
+
+
 def _mark_for_cache(cache: _Json, system: list[_Json], tools: list[_Json], turns: "list[_MessagesTurn]") -> None:
     """Mark what is the same in the next call."""
     if system:
@@ -196,7 +226,9 @@ class _MessagesTurn(Struct):
     content: list[_Json]
 
 
-def _write_turns(messages: Sequence[Message]) -> tuple[list[_Json], list[_MessagesTurn]]:
+def _write_turns(
+    messages: Sequence[Message], own_parts: Callable[[Message], Sequence[KeptPart]]
+) -> tuple[list[_Json], list[_MessagesTurn]]:
     """System blocks, and turns: several messages of one speaker are one turn, and so are all results of one round."""
     system: list[_Json] = []
     turns: list[_MessagesTurn] = []
@@ -206,6 +238,8 @@ def _write_turns(messages: Sequence[Message]) -> tuple[list[_Json], list[_Messag
             system += blocks
             continue
         role = "assistant" if message.role == "assistant" else "user"
+        if message.kept is not None and blocks:
+            _insert_thoughts(blocks, own_parts(message))
         if not blocks:  # it said nothing and called nothing
             continue
         if turns and turns[-1].role == role:
@@ -229,6 +263,12 @@ def _write_blocks(message: Message) -> list[_Json]:
         for call in message.calls
     ]
     return blocks
+
+
+def _insert_thoughts(blocks: list[_Json], parts: Sequence[KeptPart]) -> None:
+    """Put thoughts where they stood, from the first on. Each comes before what it led to."""
+    for part in parts:
+        blocks.insert(part.place, msgspec.json.decode(part.data, type=_Json))
 
 
 def _write_image(image: Image) -> _Json:
@@ -288,6 +328,9 @@ class _Block(Struct):
     id: str = ""
     name: str = ""
     input: Raw = Raw(b"{}")
+    thinking: str | None = None
+    signature: str | None = None
+    data: object = None
 
 
 class _Whole(Struct):
@@ -303,6 +346,8 @@ class _Delta(Struct):
     type: str = ""
     text: str = ""
     partial_json: str = ""
+    thinking: str | None = None
+    signature: str | None = None
     stop_reason: str | None = None
 
 
@@ -340,6 +385,7 @@ def _read_reply(
 ) -> Reply:
     texts: list[str] = []
     calls: list[ToolCall] = []
+    kept: list[KeptPart] = []
     for growing in blocks:
         block = growing.block
         written = "".join(growing.pieces)
@@ -347,6 +393,10 @@ def _read_reply(
             texts.append(block.text + written)
         elif block.type == "tool_use":
             calls.append(_call(block.id, block.name, written or bytes(block.input).decode()))
+        elif block.type in _THOUGHTS:
+            has_text = any(text.strip() for text in texts)  # all of it is one block when it is sent back
+            place = len(kept) + has_text + len(calls)
+            kept.append(KeptPart(block.type, _thought_block(block, written, growing.signature), place))
     return checked_reply(
         party=party,
         text="".join(texts),
@@ -354,17 +404,31 @@ def _read_reply(
         finish=_ending(stop_reason),
         usage=_spent(spent),
         model=model,
+        kept=kept,
     )
+
+
+def _thought_block(block: _Block, written: str, signature: str) -> Raw:
+    """A thought as it is sent back. What is encrypted has no text."""
+    thought: _Json = {"type": block.type}
+    if block.type == "thinking":
+        thought["thinking"] = (block.thinking or "") + written
+        if whole_signature := (block.signature or "") + signature:
+            thought["signature"] = whole_signature
+    else:
+        thought["data"] = block.data
+    return Raw(msgspec.json.encode(thought))
 
 
 class _GrowingMessage:
     """A block while it comes in."""
 
-    __slots__ = ("block", "open", "pieces")
+    __slots__ = ("block", "open", "pieces", "signature")
 
     def __init__(self, block: _Block) -> None:
         self.block = block
         self.pieces: list[str] = []
+        self.signature = ""
         self.open = True
 
 
@@ -428,8 +492,11 @@ class MessageStream:
         if event.content_block is None or event.index != len(self._blocks):
             raise Unreadable("its stream begins a block out of turn")
         self._blocks.append(_GrowingMessage(event.content_block))
-        if event.content_block.type == "text" and event.content_block.text:
-            self._hear(event.content_block.text)
+        block = event.content_block
+        if block.type == "text" and block.text:
+            self._hear(block.text)
+        elif block.type == "thinking" and block.thinking:
+            self._hear(block.thinking, "thought")
 
     def _grow(self, event: _Event) -> None:
         growing = self._open_block(event.index)
@@ -443,6 +510,12 @@ class MessageStream:
                 self._hear(delta.text)
         elif delta.type == "input_json_delta":
             growing.pieces.append(delta.partial_json)
+        elif delta.type == "thinking_delta" and kind == "thinking":
+            if delta.thinking:
+                growing.pieces.append(delta.thinking)
+                self._hear(delta.thinking, "thought")
+        elif delta.type == "signature_delta":
+            growing.signature += delta.signature or ""
 
     def _open_block(self, index: int) -> _GrowingMessage:
         if not 0 <= index < len(self._blocks) or not self._blocks[index].open:

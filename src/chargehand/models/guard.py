@@ -18,6 +18,7 @@ from msgspec import structs
 from chargehand.engine.breaker import Breaker, forget_probe, lease, next_change, note, stand
 from chargehand.engine.failure import OUTAGES, Failure
 from chargehand.engine.policy import Breaking, Instant, Retry, Seconds
+from chargehand.engine.state import TextKind
 from chargehand.models.call_errors import CallFailed, is_rate_limited, shorten_words
 from chargehand.models.limits import Limiter, Refusals, Ticket, guess_tokens
 from chargehand.models.messages import Reply, Request, Usage
@@ -340,7 +341,7 @@ def _permanent(error: ModelFailed) -> ModelFailed:
 
 
 class _StreamListener:
-    """Passes words on, and remembers that there were any."""
+    """Passes words on, and remembers whether any were of the answer: thoughts may be thought again."""
 
     __slots__ = ("_hear", "any")
 
@@ -348,9 +349,9 @@ class _StreamListener:
         self._hear = hear
         self.any = False
 
-    def __call__(self, words: str) -> None:
-        self.any = True
-        self._hear(words)
+    def __call__(self, words: str, kind: TextKind = "answer", /) -> None:
+        self.any = self.any or kind == "answer"
+        self._hear(words, kind)
 
 
 def _tokens(usage: Usage | None) -> int | None:

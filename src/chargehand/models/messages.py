@@ -38,6 +38,34 @@ class Image(Struct, frozen=True, gc=False, omit_defaults=True):
     data: bytes = b""
 
 
+class KeptPart(Struct, frozen=True, gc=False, omit_defaults=True):
+    """One part of a reply that only its provider reads: a thought, its signature, or an encrypted item."""
+
+    kind: str
+    """What its protocol calls it: a field of the message, or the type of a block."""
+    data: Raw
+    """Its JSON. It is sent back as it is."""
+    place: int = 0
+    """Where it stood among the blocks of the reply, counted from 0."""
+    call: str = ""
+    """The id of the tool call it belongs to; empty: it belongs to the reply."""
+
+
+class Kept(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The parts of a reply that its provider wants back with the conversation. No other model is sent them."""
+
+    parts: tuple[KeptPart, ...]
+    provider: str = ""
+    """The protocol and the place that they came from."""
+    model: str = ""
+    """The name by which the model was called."""
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes all parts have."""
+        return sum([len(bytes(part.data)) for part in self.parts])
+
+
 class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     """`calls` are an assistant's; `call` is the id of the call that a tool message answers."""
 
@@ -49,6 +77,8 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     """A tool message: the call failed, and the text says why."""
     images: tuple[Image, ...] = ()
     """A user's message: pictures that the model is shown with the text."""
+    kept: Kept | None = None
+    """An assistant's: what its provider wants back with it."""
 
 
 class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -82,9 +112,11 @@ class Reply(Struct, frozen=True, gc=False, omit_defaults=True):
     model: str = ""
     notice: str = ""
     """Which settings the model did not take in this call, in words; empty: it took all."""
+    kept: Kept | None = None
+    """What the provider wants back with the conversation, such as what the model thought. It is no part of `text`."""
 
     def message(self) -> Message:
-        return Message("assistant", self.text, self.calls)
+        return Message("assistant", self.text, self.calls, kept=self.kept)
 
 
 class ToolSpec(Struct, frozen=True, gc=False):
@@ -194,6 +226,50 @@ class Request(Struct, frozen=True, gc=False):
     """`none`: no tool is called. The name of a tool: that one is. Empty: the model decides."""
     asker: str = ""
     """Who asks: the name of a worker, or `supervisor`. Its calls begin alike, so a provider may cache them together."""
+
+
+# --- what a model thought, for people
+
+
+_THOUGHTS = ("reasoning_content", "thinking", "reasoning", "reasoning_details", "response")
+"""The kinds of kept parts that hold readable thoughts. Those of the first kind that is there are shown."""
+_TEXTS = ("thinking", "text", "summary", "content", "parts")
+
+
+def thought_text(kept: Kept | None) -> str:
+    """Return what a model thought, as far as its provider shows it; empty: nothing can be read."""
+    if kept is None:
+        return ""
+    for kind in _THOUGHTS:
+        texts = [_readable(msgspec.json.decode(part.data)) for part in kept.parts if part.kind == kind]
+        if any(texts):
+            return "".join(texts)
+    return ""
+
+
+def _readable(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(map(_readable, cast("list[object]", value)))
+    if not isinstance(value, dict):
+        return ""
+    fields = cast("dict[str, object]", value)
+    return next((text for name in _TEXTS if (text := _readable(fields.get(name)))), "")
+
+
+def drop_changed_parts(before: Reply, after: Reply) -> Reply:
+    """Return the second reply without the kept parts that differ from those of the first.
+
+    A provider refuses a part that was changed, for example because a secret was taken out of it.
+    """
+    if before.kept is None or after.kept is None:
+        return after
+    same = tuple(part for part in after.kept.parts if part in before.kept.parts)
+    if len(same) == len(after.kept.parts):
+        return after
+    kept = msgspec.structs.replace(after.kept, parts=same) if same else None
+    return msgspec.structs.replace(after, kept=kept)
 
 
 # --- text from outside, marked as such

@@ -1,17 +1,29 @@
 """The one thing a model can be asked, and how it fails."""
 
-from collections.abc import Callable
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from msgspec import structs
 
 from chargehand.code_errors import failure_of
 from chargehand.engine.declared import Declared
 from chargehand.engine.events import Failure
-from chargehand.models.messages import Reply, Request, Usage
+from chargehand.engine.state import TextKind
+from chargehand.models.messages import Reply, Request, Usage, thought_text
 from chargehand.models.rates import Price, Rates
 
-Hear: TypeAlias = Callable[[str], None]
+
+class Hear(Protocol):
+    """Is told the text of a reply piece by piece as it comes."""
+
+    def __call__(self, text: str, kind: TextKind = "answer", /) -> None: ...
+
+
+def tell_whole(reply: Reply, hear: Hear) -> None:
+    """Tell a reply that came in one piece: what the model thought, then what it says."""
+    if thought := thought_text(reply.kept):
+        hear(thought, "thought")
+    if reply.text:
+        hear(reply.text)
 
 
 class ModelCard(Declared, frozen=True):
@@ -124,7 +136,7 @@ class Model(Protocol):
     def card(self) -> ModelCard: ...
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
-        """Answer once. `hear` is told the text piece by piece as it comes. ModelFailed when it does not work out."""
+        """Answer once. `hear` is told text piece by piece as it comes. ModelFailed when it does not work out."""
         ...
 
 

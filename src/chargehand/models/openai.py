@@ -5,16 +5,26 @@ Replies are read strictly: what is not as it should be fails. Retries, limits an
 
 import re
 from base64 import b64encode
-from typing import Unpack
+from typing import Unpack, cast
 
 import msgspec
 from msgspec import Raw, Struct
 
+from chargehand.engine.state import TextKind
 from chargehand.models.call_errors import NOTHING, Party, Unreadable, error_in_reply, is_present
+from chargehand.models.chat_thoughts import (
+    STAND_INS,
+    StandIn,
+    ThoughtCollector,
+    Thoughts,
+    add_stand_in,
+    kept_part,
+    merge_extra,
+)
 from chargehand.models.http import Events
 from chargehand.models.messages import Finish, Image, Message, Reply, Request, Settings, ToolCall, Usage
 from chargehand.models.model import Hear
-from chargehand.models.refused_fields import CHAT_NAMES
+from chargehand.models.refused_fields import CHAT_NAMES, UNKNOWN_FIELD
 from chargehand.models.strict_schemas import OPENAI, OTHERS, strict_schema
 from chargehand.models.wire import (
     EndpointOptions,
@@ -36,10 +46,11 @@ class OpenAIChat(HttpModel):
     """One model behind one base URL (`https://host/v1`). Without `key` no key is sent.
 
     `reports_cost`: the server puts dollars into its usage. How the most tokens it may write are called goes by the
-    host, the name and what the server says of it.
+    host, the name and what the server says of it. So do the fields for thoughts that it wants back, or does not know.
     """
 
     OTHER_NAMES = CHAT_NAMES
+    protocol = "chat"
 
     def __init__(
         self,
@@ -57,8 +68,9 @@ class OpenAIChat(HttpModel):
         self._at_openai = self._party.place == _OPENAI
         second = self._at_openai or _COUNTS_THINKING.search(name.lower()) is not None
         self._tokens_field = _FIELDS[second]
-        self._name = name
         self._strict_mode = OPENAI if self._at_openai and not name.startswith("ft:") else OTHERS
+        self._unknown: set[str] = set()  # fields for thoughts that the server does not take
+        self._stand_ins: list[StandIn] = []
 
     def _stream(self, hear: Hear) -> "ChatStream":
         return ChatStream(self._party, hear, reports_cost=self._reports_cost)
@@ -66,9 +78,27 @@ class OpenAIChat(HttpModel):
     def _read(self, body: bytes) -> Reply:
         return read_whole(self._party, body, reports_cost=self._reports_cost)
 
+    def _mends_history(self, request: Request, status: int, words: str) -> bool:
+        if super()._mends_history(request, status, words):
+            return True
+        if status not in (400, 422):
+            return False
+        unknown = self._refused_fields(request, words) if UNKNOWN_FIELD.search(words) else set[str]()
+        missing = [each for each in STAND_INS if each not in self._stand_ins and each.complaint.search(words)]
+        if not unknown and not missing:
+            return False
+        self._unknown |= unknown
+        self._stand_ins += missing
+        return True
+
+    def _refused_fields(self, request: Request, words: str) -> set[str]:
+        """The fields for thoughts that were sent and that a refusal names."""
+        sent = {part.kind for message in request.messages for part in self._own_parts(message)} - self._unknown
+        return {field for field in sent if re.search(rf"\b{field}\b", words)}
+
     def _body(self, request: Request, limit: int, *, streamed: bool) -> dict[str, object]:
         settings = request.settings
-        body: dict[str, object] = {"model": self._name, "messages": list(map(_write_message, request.messages))}
+        body: dict[str, object] = {"model": self._name, "messages": list(map(self._write_turn, request.messages))}
         if request.tools:
             body["tools"] = [{"type": "function", "function": tool} for tool in request.tools]
         if request.schema is not None:
@@ -90,6 +120,26 @@ class OpenAIChat(HttpModel):
             body["stream"] = True
             body["stream_options"] = {"include_usage": True}
         return body
+
+    def _write_turn(self, message: Message) -> dict[str, object]:
+        """A message with what the server wants back with it."""
+        written = _write_message(message)
+        if message.kept is not None:
+            for part in self._own_parts(message):
+                if part.kind not in self._unknown:
+                    target = _find_call(written, part.call) if part.call else written
+                    target[part.kind] = part.data
+        if message.calls:
+            for stand_in in self._stand_ins:
+                add_stand_in(written, stand_in)
+        return written
+
+
+def _find_call(message: dict[str, object], call: str) -> dict[str, object]:
+    """The tool call of a written message; of one that is not in it any more, nothing is sent."""
+    calls = cast("list[dict[str, object]]", message.get("tool_calls") or [])
+    unsent: dict[str, object] = {}
+    return next((written for written in calls if written["id"] == call), unsent)
 
 
 def _write_settings(body: dict[str, object], settings: Settings) -> None:
@@ -173,9 +223,10 @@ class _ChatCall(Struct):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
+    extra_content: object = None
 
 
-class _Said(Struct):
+class _Said(Thoughts):
     content: str | None = None
     refusal: str | None = None
     tool_calls: list[_ChatCall] | None = None
@@ -219,19 +270,20 @@ def read_whole(party: Party, body: bytes, *, reports_cost: bool = False) -> Repl
     return stream.reply()
 
 
-def _ignore(_words: str) -> None:
+def _ignore(_words: str, _kind: TextKind = "answer") -> None:
     pass
 
 
 class _GrowingCompletion:
     """A tool call while its arguments come in."""
 
-    __slots__ = ("arguments", "id", "name")
+    __slots__ = ("arguments", "extra", "id", "name")
 
     def __init__(self, id: str, name: str) -> None:  # noqa: A002 - what the protocol calls it
         self.id = id
         self.name = name
         self.arguments: list[str] = []
+        self.extra: dict[str, object] = {}
 
 
 class ChatStream:
@@ -244,6 +296,8 @@ class ChatStream:
         self._reports_cost = reports_cost
         self._events = Events()
         self._seen = 0
+        self._has_thought = False
+        self._thoughts = ThoughtCollector(hear)
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._calls: list[_GrowingCompletion] = []
@@ -263,7 +317,7 @@ class ChatStream:
                 self.add(decode_strictly(_COMPLETION, event.data))
         self._seen += len(events)
         # The first chunk comes at once and only names the role, unless it holds words already.
-        moved = bool(events) and (self._seen > 1 or bool(self._text or self._calls))
+        moved = bool(events) and (self._seen > 1 or bool(self._text or self._calls or self._has_thought))
         return moved or self._events.growing()
 
     def add(self, chunk: _Completion) -> None:
@@ -292,6 +346,7 @@ class ChatStream:
                     self._grow(call)
             if message.refusal:
                 self._refusal.append(message.refusal)
+            self._has_thought = self._thoughts.add(message) or self._has_thought
             if message.content:
                 self._text.append(message.content)
                 self._hear(message.content)
@@ -312,6 +367,8 @@ class ChatStream:
             raise Unreadable("its stream mixes two tool calls under one index")
         if function.arguments:
             self._calls[index].arguments.append(function.arguments)
+        if call.extra_content is not None:
+            self._calls[index].extra = merge_extra(self._calls[index].extra, call.extra_content)
 
     def reply(self) -> Reply:
         """What it came to, once the body is over."""
@@ -320,8 +377,17 @@ class ChatStream:
         calls = [
             ToolCall(id=call.id, name=call.name, arguments="".join(call.arguments) or "{}") for call in self._calls
         ]
+        kept = self._thoughts.parts(calls=bool(calls))
+        kept += [kept_part("extra_content", call.extra, call.id) for call in self._calls if call.extra]
         return checked_reply(
-            party=self._party, text=text, calls=calls, finish=finish, usage=usage, model=self._model, micros=micros
+            party=self._party,
+            text=text,
+            calls=calls,
+            finish=finish,
+            usage=usage,
+            model=self._model,
+            micros=micros,
+            kept=kept,
         )
 
 

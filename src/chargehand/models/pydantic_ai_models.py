@@ -5,10 +5,11 @@ Loading this loads pydantic_ai, which takes a second: only `resolve` does, and o
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 import msgspec
-from msgspec import structs
+from msgspec import Raw, structs
 from pydantic_ai import exceptions, models
 from pydantic_ai import messages as theirs
 from pydantic_ai.direct import model_request, model_request_stream
@@ -19,6 +20,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
 from chargehand.engine.failure import Failure
+from chargehand.engine.state import TextKind
 from chargehand.errors import Invalid
 from chargehand.extras import install_command
 from chargehand.models.call_errors import (
@@ -31,7 +33,7 @@ from chargehand.models.call_errors import (
     unreadable_reply,
 )
 from chargehand.models.http import PATIENCE, Timeouts
-from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, Usage
+from chargehand.models.messages import Finish, Kept, KeptPart, Message, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
 from chargehand.models.providers import extra_of
 from chargehand.models.refused_fields import memory_of
@@ -45,6 +47,8 @@ _FINISHES: dict[str, Finish] = {
     "content_filter": "refused",
     "tool_call": "tools",
 }
+_KEPT = "response"
+"""The kind of what is kept: the whole reply as they write it, without its text and arguments, which the journal has."""
 
 
 class ProviderModel:
@@ -79,6 +83,8 @@ class ProviderModel:
         self._fields = memory_of(model.system, model.model_name)
         self._noted = 0
         self._entered = False
+        self._provider = f"pydantic_ai {model.system}"
+        self._name = model.model_name
 
     @property
     def card(self) -> ModelCard:
@@ -127,7 +133,7 @@ class ProviderModel:
     async def _ask(
         self, request: Request, chosen: dict[str, object], hear: Hear | None, watch: "_Watch"
     ) -> theirs.ModelResponse:
-        messages = _messages(request.messages)
+        messages = self._messages(request.messages)
         parameters = self._parameters(request)
         settings = cast("ModelSettings", chosen)
         if hear is None:
@@ -139,9 +145,9 @@ class ProviderModel:
         ) as stream:
             async for event in stream:
                 watch.moved(self._timeouts.idle)
-                words = _words(event)
+                words, kind = _words(event)
                 if words:
-                    hear(words)
+                    hear(words, kind)
             return stream.get()
 
     def _settings(self, request: Request) -> dict[str, object]:
@@ -198,7 +204,7 @@ class ProviderModel:
         reason = response.finish_reason or "stop"
         if reason not in _FINISHES:
             raise unreadable_reply(self._party, f"it ended with {reason!r}")
-        return checked_reply(
+        reply = checked_reply(
             party=self._party,
             text=text,
             calls=calls,
@@ -206,6 +212,36 @@ class ProviderModel:
             usage=self._usage(response.usage),
             model=response.model_name or "",
         )
+        part = _kept_part(response)
+        return reply if part is None else structs.replace(reply, kept=Kept((part,), self._provider, self._name))
+
+    def _messages(self, messages: Sequence[Message]) -> list[theirs.ModelMessage]:
+        """Theirs alternate: what is said to the model between two of its replies is one message."""
+        converted: list[theirs.ModelMessage] = []
+        names: dict[str, str] = {}
+        for message in messages:
+            if message.role == "assistant":
+                names |= {call.id: call.name for call in message.calls}
+                converted.append(self._response(message))
+                continue
+            part = _part(message, names)
+            last = converted[-1] if converted else None
+            if isinstance(last, theirs.ModelRequest):
+                converted[-1] = theirs.ModelRequest([*last.parts, part])
+            else:
+                converted.append(theirs.ModelRequest([part]))
+        return converted
+
+    def _response(self, message: Message) -> theirs.ModelResponse:
+        """An assistant's message, with what was kept of it if this model wrote it."""
+        kept = message.kept
+        if kept is not None and (kept.provider, kept.model) == (self._provider, self._name):
+            (response,) = theirs.ModelMessagesTypeAdapter.validate_json(bytes(kept.parts[0].data))
+            if isinstance(response, theirs.ModelResponse):
+                return replace(response, parts=_filled_parts(message, response))
+        parts: list[theirs.ModelResponsePart] = [theirs.TextPart(message.text)] if message.text else []
+        parts += [theirs.ToolCallPart(call.name, call.arguments, call.id) for call in message.calls]
+        return theirs.ModelResponse(parts)
 
     def _usage(self, used: RequestUsage) -> Usage | None:
         """What a call used; what was cached for an hour is a part of `cache_write_tokens` there."""
@@ -258,24 +294,49 @@ class _Watch:
         self.timeout.reschedule(min(self._end, self._loop.time() + idle))
 
 
-def _messages(messages: Sequence[Message]) -> list[theirs.ModelMessage]:
-    """Theirs alternate: what is said to the model between two of its replies is one message."""
-    converted: list[theirs.ModelMessage] = []
-    names: dict[str, str] = {}
-    for message in messages:
-        if message.role == "assistant":
-            names |= {call.id: call.name for call in message.calls}
-            parts: list[theirs.ModelResponsePart] = [theirs.TextPart(message.text)] if message.text else []
-            parts += [theirs.ToolCallPart(call.name, call.arguments, call.id) for call in message.calls]
-            converted.append(theirs.ModelResponse(parts))
-            continue
-        part = _part(message, names)
-        last = converted[-1] if converted else None
-        if isinstance(last, theirs.ModelRequest):
-            converted[-1] = theirs.ModelRequest([*last.parts, part])
+def _kept_part(response: theirs.ModelResponse) -> KeptPart | None:
+    """What is sent back with a reply; None where plain text and calls are all of it."""
+    parts: list[theirs.ModelResponsePart] = []
+    is_needed = False
+    for part in response.parts:
+        if isinstance(part, theirs.ThinkingPart):
+            parts.append(part)
+        elif isinstance(part, theirs.TextPart):
+            parts.append(replace(part, content=""))
+        elif isinstance(part, theirs.ToolCallPart):
+            parts.append(replace(part, args=None))
         else:
-            converted.append(theirs.ModelRequest([part]))
-    return converted
+            continue
+        is_needed = is_needed or isinstance(part, theirs.ThinkingPart) or bool(part.provider_details or part.id)
+    if not is_needed:
+        return None
+    kept = theirs.ModelResponse(
+        parts,
+        model_name=response.model_name,
+        provider_name=response.provider_name,
+        provider_details=response.provider_details,
+        provider_response_id=response.provider_response_id,
+    )
+    return KeptPart(_KEPT, Raw(theirs.ModelMessagesTypeAdapter.dump_json([kept])))
+
+
+def _filled_parts(message: Message, response: theirs.ModelResponse) -> list[theirs.ModelResponsePart]:
+    """The parts of a kept reply with their text and arguments; calls that were not taken up are left out."""
+    calls = {call.id: call for call in message.calls}
+    text = message.text
+    parts: list[theirs.ModelResponsePart] = []
+    for part in response.parts:
+        if isinstance(part, theirs.TextPart):
+            if text or part.provider_details:  # all of it is in the first: theirs may be several
+                parts.append(replace(part, content=text))
+            text = ""
+        elif isinstance(part, theirs.ToolCallPart):
+            call = calls.pop(part.tool_call_id, None)
+            if call is not None:
+                parts.append(replace(part, args=call.arguments))
+        else:
+            parts.append(part)
+    return parts
 
 
 def _part(message: Message, names: dict[str, str]) -> theirs.ModelRequestPart:
@@ -286,12 +347,19 @@ def _part(message: Message, names: dict[str, str]) -> theirs.ModelRequestPart:
     return theirs.UserPromptPart(message.text)
 
 
-def _words(event: theirs.ModelResponseStreamEvent) -> str:
-    if isinstance(event, theirs.PartStartEvent) and isinstance(event.part, theirs.TextPart):
-        return event.part.content
-    if isinstance(event, theirs.PartDeltaEvent) and isinstance(event.delta, theirs.TextPartDelta):
-        return event.delta.content_delta
-    return ""
+def _words(event: theirs.ModelResponseStreamEvent) -> tuple[str, TextKind]:
+    """What an event adds to a text, and to which."""
+    if isinstance(event, theirs.PartStartEvent):
+        if isinstance(event.part, theirs.TextPart):
+            return event.part.content, "answer"
+        if isinstance(event.part, theirs.ThinkingPart):
+            return event.part.content, "thought"
+    elif isinstance(event, theirs.PartDeltaEvent):
+        if isinstance(event.delta, theirs.TextPartDelta):
+            return event.delta.content_delta, "answer"
+        if isinstance(event.delta, theirs.ThinkingPartDelta):
+            return event.delta.content_delta or "", "thought"
+    return "", "answer"
 
 
 def _arguments(part: theirs.ToolCallPart) -> str:

@@ -66,7 +66,7 @@ CHAT_NAMES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "m
 """Fields of OpenAI's chat protocol that no request can do without, and what else servers call them."""
 _KEPT = frozenset(("model", "messages", "system", "tools", "response_format", "output_config", "stream", *CHAT_NAMES))
 _UNKNOWN = r"unsupported|not supported|unknown|unrecognized|unexpected|extra|not permitted"
-_UNKNOWN_FIELD = re.compile(_UNKNOWN, re.IGNORECASE)
+UNKNOWN_FIELD = re.compile(_UNKNOWN, re.IGNORECASE)
 _REFUSED = re.compile(
     rf"{_UNKNOWN}|not allowed|not available|deprecated|(?:does not|doesn't) (?:support|take|accept)|cannot both be"
     r"|may only be|invalid service|no longer",
@@ -142,7 +142,7 @@ class FieldMemory:
         return sentence
 
     def _rename(self, handle: str, words: str, body: Body) -> str:
-        if not _UNKNOWN_FIELD.search(words):
+        if not UNKNOWN_FIELD.search(words):
             return ""
         for name, other in self._other_names.items():
             if name in body and name in words and other not in self._renamed:

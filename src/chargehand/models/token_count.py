@@ -48,6 +48,8 @@ _KINDS = (
 )
 TOOLS = -3
 """The place of tools and schemas in a size."""
+_BYTES_OF_KEPT = 3
+"""Bytes of what a provider wants back with a message, for each token it counts them as; a guess on the high side."""
 _FRAME = 4.0  # tokens around a message, a call or a tool
 _REQUEST = 10.0  # tokens that a provider adds to a request
 _NOISE = 0.08  # of an estimate: texts of one kind differ by so much
@@ -187,6 +189,8 @@ def measure_message(message: Message) -> Size:
     for call in message.calls:
         size = together(size, measure(f"{call.name} {call.arguments}"))
     images = float(len(message.images) * IMAGE_TOKENS)
+    if message.kept is not None:  # opaque, and often not text
+        images += message.kept.size / _BYTES_OF_KEPT
     return (*size[:-4], _FRAME * (1 + len(message.calls)), 0.0, images, 0.0)
 
 

@@ -25,13 +25,29 @@ from chargehand.models.call_errors import (
     useless_reply,
 )
 from chargehand.models.http import MOST_BYTES, PATIENCE, Endpoint, Taker, Timeouts, Transport
-from chargehand.models.messages import Finish, Reply, Request, ToolCall, Usage
-from chargehand.models.model import Hear, ModelCard
+from chargehand.models.messages import (
+    Finish,
+    Kept,
+    KeptPart,
+    Message,
+    Reply,
+    Request,
+    ToolCall,
+    Usage,
+)
+from chargehand.models.model import Hear, ModelCard, tell_whole
 from chargehand.models.refused_fields import NO_NAMES, Body, memory_of
 from chargehand.models.reply_limit import depends_on_request, known_limit, reply_limit, smaller_limit
 
 _T = TypeVar("_T")
 _LONG = 100_000  # bytes of a reply that hold the event loop up if they are read on it
+_SPOILT = re.compile(
+    r"(?:invalid|corrupted)\W{1,3}(?:thought.?)?signature|bound to a different conversation"
+    r"|blocks? .{0,80}cannot be modified",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What a provider says of a kept part that it does not take back, because something before it has changed."""
+_MAX_REFUSED = 10_000
 
 
 def decode_strictly(decoder: msgspec.json.Decoder[_T], data: bytes) -> _T:
@@ -81,6 +97,7 @@ def checked_reply(
     usage: Usage | None,
     model: str,
     micros: int | None = None,
+    kept: Sequence[KeptPart] = (),
 ) -> Reply:
     """A reply that can be worked with; else CallFailed."""
     if calls:
@@ -97,7 +114,8 @@ def checked_reply(
     if not text.strip() and not calls and finish != "refused":
         why = " (all its tokens went elsewhere: raise max_tokens)" if finish == "length" else ""
         raise useless_reply(party, f"the model answered with nothing{why}; put the request differently", usage)
-    return Reply(text=text, calls=tuple(calls), finish=finish, usage=usage, micros=micros, model=model)
+    parts = Kept(tuple(kept)) if kept else None
+    return Reply(text=text, calls=tuple(calls), finish=finish, usage=usage, micros=micros, model=model, kept=parts)
 
 
 class EndpointOptions(TypedDict, total=False):
@@ -126,11 +144,14 @@ class HttpModel(ABC):
     """One model behind one URL. A protocol says how requests are written and replies are read.
 
     With `hear` a reply is streamed, without it is not. A server that refuses so many tokens is asked for fewer, and one
-    that refuses a field by its name is asked without it from then on.
+    that refuses a field by its name is asked without it from then on. What a reply has to be sent back with is sent
+    back to the same model at the same place, until that refuses it.
     """
 
     OTHER_NAMES: ClassVar[Mapping[str, str]] = NO_NAMES
     """What else servers call fields that cannot be left out."""
+    protocol: ClassVar[str] = ""
+    """Its name in what is kept of a reply."""
 
     def __init__(
         self, handle: str, url: str, name: str, key: str, headers: Mapping[str, str], options: EndpointOptions
@@ -168,6 +189,9 @@ class HttpModel(ABC):
             max_bytes=options.get("max_bytes", MOST_BYTES),
         )
         self._most_tokens = maxsize
+        self._name = name
+        self._provider = f"{self.protocol} {self._party.place}"
+        self._refused: dict[bytes, None] = {}  # kept parts that are not sent any more, the oldest first
 
     @property
     def card(self) -> ModelCard:
@@ -195,13 +219,15 @@ class HttpModel(ABC):
             body = self._write(request, limit, hear)
             answer = await self._transport.post(self._endpoint, self._encode(body), stream)
             if stream is not None and answer.streamed:
-                return noted(stream.reply(), notes)
+                return noted(self._signed(stream.reply()), notes)
             if answer.status == 200:
                 break
             words = error_words(answer.body)
             note = self._fields.learn(self._party.handle, answer.status, words, error_param(answer.body), body)
             if note:
                 notes.append(note)
+                continue
+            if self._mends_history(request, answer.status, words):
                 continue
             smaller = smaller_limit(answer.status, words, limit)
             if smaller is None:
@@ -213,9 +239,37 @@ class HttpModel(ABC):
             reply = self._read(answer.body)
         else:
             reply = await asyncio.to_thread(self._read, answer.body)
-        if hear is not None and reply.text:  # asked to stream, it did not: a reply all the same
-            hear(reply.text)
-        return noted(reply, notes)
+        if hear is not None:  # asked to stream, it did not: a reply all the same
+            tell_whole(reply, hear)
+        return noted(self._signed(reply), notes)
+
+    def _signed(self, reply: Reply) -> Reply:
+        """The reply, with where what it has to be sent back with came from."""
+        if reply.kept is None:
+            return reply
+        return structs.replace(reply, kept=Kept(reply.kept.parts, self._provider, self._name))
+
+    def _own_parts(self, message: Message) -> Sequence[KeptPart]:
+        """What this model wants back with a message: what it wrote itself and has not refused."""
+        kept = message.kept
+        if kept is None or kept.provider != self._provider or kept.model != self._name:
+            return ()
+        if not self._refused:
+            return kept.parts
+        return [part for part in kept.parts if bytes(part.data) not in self._refused]
+
+    def _mends_history(self, request: Request, status: int, words: str) -> bool:
+        """Whether the server refused what was kept of earlier replies, and that is sent otherwise from now on.
+
+        A provider may tie a thought to all that was said before it, which is cut when it grows too long.
+        """
+        if status != 400 or not _SPOILT.search(words):
+            return False
+        parts = [part for message in request.messages for part in self._own_parts(message)]
+        self._refused |= dict.fromkeys(bytes(part.data) for part in parts)
+        while len(self._refused) > _MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        return bool(parts)
 
     def _write(self, request: Request, limit: int, hear: Hear | None) -> Body:
         """The request as the model takes it."""

@@ -15,11 +15,12 @@ from msgspec import Struct, structs
 from chargehand.engine.declared import Write, argument_problem, is_async
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Instant, Seconds
+from chargehand.engine.state import TextKind
 from chargehand.errors import Invalid
 from chargehand.models.actions import read_action, turns
 from chargehand.models.guard import Guarded
 from chargehand.models.messages import Message, Reply, Request
-from chargehand.models.model import Hear, Model, ModelCard, ModelFailed, model_failed
+from chargehand.models.model import Hear, Model, ModelCard, ModelFailed, model_failed, tell_whole
 from chargehand.models.rates import dearest
 
 logger = logging.getLogger(__name__)
@@ -88,8 +89,8 @@ class OwnModel:
             if inspect.isawaitable(returned):
                 returned = await returned
         reply = self._read(request, returned)
-        if hear is not None and not self._streams and reply.text:
-            hear(reply.text)
+        if hear is not None and not self._streams:
+            tell_whole(reply, hear)
         return reply
 
     def _read(self, request: Request, returned: object) -> Reply:
@@ -302,8 +303,8 @@ class HedgedModel:
         self._hedging.end(handle, clock() - begun)
         if len(calls) == 1:
             return outcome
-        if hear is not None and outcome.text:
-            hear(outcome.text)
+        if hear is not None:
+            tell_whole(outcome, hear)
         return _counted_twice(outcome)
 
 
@@ -343,7 +344,7 @@ class _TextGate:
         self.heard = False
         self.is_shut = False
 
-    def __call__(self, text: str) -> None:
+    def __call__(self, text: str, kind: TextKind = "answer", /) -> None:
         if self._hear is not None and not self.is_shut:
-            self.heard = True
-            self._hear(text)
+            self.heard = self.heard or kind == "answer"
+            self._hear(text, kind)

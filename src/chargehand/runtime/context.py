@@ -18,7 +18,7 @@ from chargehand.engine.failure import EFFECT_IN_DOUBT, STARTS_RUN, CodeError, Fa
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Finding, Task, digest
 from chargehand.engine.policy import Seconds
-from chargehand.engine.state import RunState, Work
+from chargehand.engine.state import RunState, TextKind, Work
 from chargehand.engine.value import decode_value, encode_or_text, encode_value
 from chargehand.errors import NotJson, Refused
 from chargehand.journal.codec import check
@@ -96,7 +96,7 @@ class RunPort(Protocol):
 
     def abridged(self, messages: Sequence[PromptMessage]) -> tuple[Raw, int]: ...
 
-    def say(self, work: Work, text: str) -> None: ...
+    def say(self, work: Work, text: str, kind: TextKind) -> None: ...
 
     async def planned(self) -> None: ...
 
@@ -698,8 +698,8 @@ class _StepContext:
     def heard(self) -> bool:
         return self._line.heard
 
-    def say(self, text: str) -> None:
-        self._line.say(self._work, text)
+    def say(self, text: str, kind: TextKind = "answer", /) -> None:
+        self._line.say(self._work, text, kind)
 
 
 # --- what failed before a fallback took the task over

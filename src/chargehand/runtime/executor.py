@@ -19,7 +19,7 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Task, TaskId
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import TeamMembers
-from chargehand.engine.state import RunState, Step, Work
+from chargehand.engine.state import RunState, Step, TextKind, Work
 
 if TYPE_CHECKING:
     from chargehand.journal.protocol import Journal, RouteExamples
@@ -343,7 +343,7 @@ class StepContext(Protocol):
         """Whether text is listened to as it comes; if not, nothing need come piece by piece."""
         ...
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, kind: TextKind = "answer", /) -> None:
         """Show a piece of text as it comes; it is not kept."""
         ...
 
@@ -425,8 +425,8 @@ class ContextProxy:
     def heard(self) -> bool:
         return self._context.heard
 
-    def say(self, text: str) -> None:
-        self._context.say(text)
+    def say(self, text: str, kind: TextKind = "answer", /) -> None:
+        self._context.say(text, kind)
 
     async def grow(self, tasks: Sequence[Task]) -> None:
         await self._context.grow(tasks)

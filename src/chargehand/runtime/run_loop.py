@@ -19,7 +19,7 @@ from chargehand.engine.failure import STARTS_RUN
 from chargehand.engine.fold import fold
 from chargehand.engine.owed import brief, wake_at
 from chargehand.engine.policy import Instant
-from chargehand.engine.state import RunState, Work
+from chargehand.engine.state import RunState, TextKind, Work
 from chargehand.engine.view import work_until
 from chargehand.errors import ChargehandError, Fenced, PlanInvalid, Refused, StoreUnavailable
 from chargehand.journal.codec import check
@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 _Awaited: TypeAlias = Literal["plan", "refund", "question", "decision"]
 """What a piece of work may wait for: a whole plan, money that is given back, a question to a person."""
-TextListener: TypeAlias = Callable[[str, Work, str], None]
+TextListener: TypeAlias = Callable[[str, Work, str, TextKind], None]
 _SOON = 0.02
 _FIRST_PAUSE = 0.25
 _LONGEST_PAUSE = 5.0
@@ -264,18 +264,18 @@ class RunLoop:
         self._trouble = _Superseded(f"run {self.run!r} was given to this process again; the earlier drive has stopped")
         self._wake()
 
-    def say(self, work: Work, text: str) -> None:
+    def say(self, work: Work, text: str, kind: TextKind) -> None:
         """Show a piece of text as it comes; it is not kept."""
         if self._words is not None and self._is_heard_elsewhere():
             parent = self.state.requested.parent
             if parent is None:
-                self._words.publish(self.run, work, text)
+                self._words.publish(self.run, work, text, kind)
             else:
-                self._words.publish(parent.run, Work("attempt", parent.task, parent.attempt), text)
+                self._words.publish(parent.run, Work("attempt", parent.task, parent.attempt), text, kind)
         if self._on_text is None:
             return
         with log_errors("the listener of run %s failed", self.run):
-            self._on_text(self.run, work, text)
+            self._on_text(self.run, work, text, kind)
 
     @property
     def heard(self) -> bool:

@@ -13,7 +13,7 @@ from chargehand.dispatch.dispatcher import JobDispatcher
 from chargehand.dispatch.engine import Engine
 from chargehand.engine.events import Entry
 from chargehand.engine.policy import Seconds
-from chargehand.engine.state import Work
+from chargehand.engine.state import TextKind, Work
 from chargehand.errors import ChargehandError
 from chargehand.journal.store import open_journal
 from chargehand.memory.catalog import Catalog
@@ -31,7 +31,7 @@ from chargehand.server.settings import ServerSettings, check_tenant
 from chargehand.server.tenant_runs import Admission, TenantRuns, closing
 
 Part = TypeVar("Part")
-WordListener: TypeAlias = Callable[[Work, str], None]
+WordListener: TypeAlias = Callable[[Work, str, TextKind], None]
 OnOpen: TypeAlias = Callable[["Tenant"], Awaitable[None]]
 LETTA = "letta"
 """The space of the catalog in which agents of the Letta API live."""
@@ -171,10 +171,10 @@ class Tenant:
 
         return leave
 
-    def on_words(self, run: str, work: Work, words: str) -> None:
+    def on_words(self, run: str, work: Work, words: str, kind: TextKind) -> None:
         """Told of words as they come."""
         for hear in self.word_listeners.get(run, ()):
-            hear(work, words)
+            hear(work, words, kind)
 
 
 async def _guard(tenant: str, work: Coroutine[Any, Any, None]) -> None:

@@ -7,7 +7,7 @@ from typing import Literal, Protocol, TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
-from chargehand.models.messages import Finish, Reply, ToolCall, Usage
+from chargehand.models.messages import Finish, Kept, KeptPart, Reply, ToolCall, Usage
 
 Json: TypeAlias = dict[str, object]
 Ending: TypeAlias = Literal["keep", "close", "cut", "reset", "hang"]
@@ -42,7 +42,7 @@ class WireProtocol(Protocol):
 
     def events(self, reply: Reply) -> list[bytes]: ...
 
-    def call_events(self, first: int, rest: int, call: ToolCall) -> list[bytes]:
+    def call_events(self, first: int, rest: int, call: ToolCall, kept: Sequence[KeptPart] = ()) -> list[bytes]:
         """A call that begins at index `first` and whose arguments go to index `rest`: the same one, if all is well."""
         ...
 
@@ -83,8 +83,9 @@ class Exchange(Struct, frozen=True):
     number: int
     """How many calls with this fault there were, this one included."""
     origin: str
+    path: str = ""
     request: Json = {}
-    """What was asked."""
+    """The body of the call."""
 
     @property
     def whole(self) -> bytes:
@@ -156,6 +157,11 @@ def _pieces(text: str) -> list[str]:
     return [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
 
 
+def _parts(kept: Kept | None, call: str = "") -> list[KeptPart]:
+    """What is kept of a reply, or of one of its calls."""
+    return [] if kept is None else [part for part in kept.parts if part.call == call]
+
+
 def echo(body: Json) -> Reply:
     """What a well-meaning server says: the last message again, or the tool call that it asks for.
 
@@ -191,9 +197,15 @@ class ChatProtocol:
 
     def whole(self, reply: Reply) -> Json:
         message: Json = {"role": "assistant", "content": reply.text or None}
+        message |= {part.kind: part.data for part in _parts(reply.kept)}
         if reply.calls:
             message["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                    **{part.kind: part.data for part in _parts(reply.kept, call.id)},
+                }
                 for call in reply.calls
             ]
         choice: Json = {"index": 0, "message": message, "finish_reason": _CHAT_FINISHES[reply.finish]}
@@ -204,17 +216,22 @@ class ChatProtocol:
 
     def events(self, reply: Reply) -> list[bytes]:
         frames = [self._delta({"role": "assistant", "content": None})]
+        for part in _parts(reply.kept):
+            value: object = msgspec.json.decode(part.data)
+            pieces = _pieces(value) if isinstance(value, str) else [value]
+            frames += [self._delta({part.kind: piece}) for piece in pieces]
         frames += [self._delta({"content": piece}) for piece in _pieces(reply.text)]
         for index, call in enumerate(reply.calls):
-            frames += self.call_events(index, index, call)
+            frames += self.call_events(index, index, call, _parts(reply.kept, call.id))
         frames.append(self._frame([{"index": 0, "delta": {}, "finish_reason": _CHAT_FINISHES[reply.finish]}]))
         if reply.usage is not None:
             frames.append(self._frame([], self._usage(reply.usage)))
         return [*frames, b"data: [DONE]\n\n"]
 
-    def call_events(self, first: int, rest: int, call: ToolCall) -> list[bytes]:
+    def call_events(self, first: int, rest: int, call: ToolCall, kept: Sequence[KeptPart] = ()) -> list[bytes]:
         function: Json = {"name": call.name, "arguments": ""}
         opened: Json = {"index": first, "id": call.id, "type": "function", "function": function}
+        opened |= {part.kind: part.data for part in kept}
         written: list[Json] = [{"index": rest, "function": {"arguments": piece}} for piece in _pieces(call.arguments)]
         return [self._delta({"tool_calls": [part]}) for part in (opened, *written)]
 
@@ -253,7 +270,7 @@ class MessagesProtocol:
     """Anthropic's messages protocol."""
 
     def whole(self, reply: Reply) -> Json:
-        content: list[Json] = []
+        content = [msgspec.json.decode(part.data, type=Json) for part in _parts(reply.kept)]
         if reply.text:
             content.append({"type": "text", "text": reply.text})
         content += [
@@ -263,19 +280,34 @@ class MessagesProtocol:
 
     def events(self, reply: Reply) -> list[bytes]:
         frames = [self._event("message_start", message=self._message([], reply)), self._event("ping")]
+        thoughts = _parts(reply.kept)
+        for index, part in enumerate(thoughts):
+            frames += self._thought_events(index, msgspec.json.decode(part.data, type=Json))
+        at = len(thoughts)
         if reply.text:
-            frames.append(self._event("content_block_start", index=0, content_block={"type": "text", "text": ""}))
+            frames.append(self._event("content_block_start", index=at, content_block={"type": "text", "text": ""}))
             for piece in _pieces(reply.text):
                 delta = {"type": "text_delta", "text": piece}
-                frames.append(self._event("content_block_delta", index=0, delta=delta))
-            frames.append(self._event("content_block_stop", index=0))
-        for index, call in enumerate(reply.calls, 1 if reply.text else 0):
+                frames.append(self._event("content_block_delta", index=at, delta=delta))
+            frames.append(self._event("content_block_stop", index=at))
+        for index, call in enumerate(reply.calls, at + bool(reply.text)):
             frames += self.call_events(index, index, call)
         delta: Json = {"stop_reason": _MESSAGES_FINISHES[reply.finish], "stop_sequence": None}
         usage: Json = {"usage": {"output_tokens": reply.usage.output}} if reply.usage is not None else {}
         return [*frames, self._event("message_delta", delta=delta, **usage), self._event("message_stop")]
 
-    def call_events(self, first: int, rest: int, call: ToolCall) -> list[bytes]:
+    def _thought_events(self, index: int, block: Json) -> list[bytes]:
+        """A thought in pieces, then its signature; one that is encrypted is there at once."""
+        text = block.get("thinking")
+        opened = {**block, "thinking": "", "signature": ""} if isinstance(text, str) else block
+        frames = [self._event("content_block_start", index=index, content_block=opened)]
+        if isinstance(text, str):
+            deltas: list[Json] = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(text)]
+            deltas.append({"type": "signature_delta", "signature": block["signature"]})
+            frames += [self._event("content_block_delta", index=index, delta=delta) for delta in deltas]
+        return [*frames, self._event("content_block_stop", index=index)]
+
+    def call_events(self, first: int, rest: int, call: ToolCall, kept: Sequence[KeptPart] = ()) -> list[bytes]:  # noqa: ARG002 - the protocol keeps nothing of a call
         block: Json = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
         frames = [self._event("content_block_start", index=first, content_block=block)]
         for piece in _pieces(call.arguments):

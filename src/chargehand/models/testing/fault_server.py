@@ -39,6 +39,7 @@ from chargehand.models.testing.fault_replies import (
     send_whole,
 )
 from chargehand.models.testing.field_rules import FIELD_MODES, RefusedField, refusals
+from chargehand.models.testing.thought_rules import RULES, ThoughtRule
 
 ELSEWHERE = "elsewhere"
 """Where the redirect leads: it answers properly, so that a client that follows is found out."""
@@ -177,6 +178,19 @@ def _refuse_fields(rules: Sequence[RefusedField], exchange: Exchange) -> Sending
     if refused is None:
         return exchange.answer(exchange.reply)
     return send_whole(dump(refused.error(exchange.request)), 400)
+
+
+def _think(rule: ThoughtRule) -> "Play":
+    """Answer with thoughts, and refuse a request that lacks those of its tool calls."""
+
+    def play(exchange: Exchange) -> Sending:
+        if not exchange.path.endswith(rule.path):
+            return exchange.answer(exchange.reply)
+        if problem := rule.problem(exchange.request):
+            return exchange.error(400, problem)
+        return exchange.answer(replace(exchange.reply, kept=rule.think(exchange.request, exchange.reply)))
+
+    return play
 
 
 # --- the table
@@ -342,6 +356,8 @@ FAULTS: dict[str, tuple[str, Play]] = {
     "odd-lines": ("answers, with comments, unknown fields and carriage returns (legal)", _send_odd_lines),
     # the settings
     **{name: (words, partial(_refuse_fields, rules)) for name, (words, rules) in FIELD_MODES.items()},
+    # thoughts, which must come back
+    **{mode: (rule.about, _think(rule)) for mode, rule in RULES.items()},
 }
 """By name, what each fault does, in words and in fact."""
 MODES = {name: description for name, (description, _) in FAULTS.items()}
@@ -541,6 +557,7 @@ class FaultServer:
             stream=fields.get("stream") is True,
             number=self.requests[mode],
             origin=self.origin,
+            path=path,
             request=fields,
         )
         _, play = FAULTS["ok" if mode == ELSEWHERE else mode]

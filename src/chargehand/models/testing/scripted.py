@@ -20,7 +20,7 @@ from msgspec import Struct, structs
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
-from chargehand.models.messages import Message, Reply, Request, Usage, ways_to_answer
+from chargehand.models.messages import Message, Reply, Request, Usage, thought_text, ways_to_answer
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.models.providers import RECORDED, RECORDING
 
@@ -82,8 +82,7 @@ class ScriptedModel:
             raise line
         reply = self._priced(Reply(line) if isinstance(line, str) else line)
         if hear is not None:
-            for word in _WORDS.findall(reply.text):
-                hear(word)
+            _tell(reply, hear)
         return reply
 
     async def _line(self, request: Request) -> Line:
@@ -108,6 +107,14 @@ class ScriptedModel:
         if usage is reply.usage and micros is reply.micros and reply.model:
             return reply
         return structs.replace(reply, usage=usage, micros=micros, model=reply.model or self._card.handle)
+
+
+def _tell(reply: Reply, hear: Hear) -> None:
+    """Tell thoughts, then the answer, word by word."""
+    for word in _WORDS.findall(thought_text(reply.kept)):
+        hear(word, "thought")
+    for word in _WORDS.findall(reply.text):
+        hear(word)
 
 
 # --- recorded calls
@@ -270,8 +277,7 @@ class Replayer:
             failure = call.failure or Failure("logic", "the recording says only that it failed")
             raise ModelFailed(failure, call.usage, billed=call.billed)
         if hear is not None:
-            for word in _WORDS.findall(call.reply.text):
-                hear(word)
+            _tell(call.reply, hear)
         return call.reply
 
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from chargehand.agents.audit.assessment import assess
 from chargehand.engine.events import Entry, RunEnded
-from chargehand.engine.state import Work
+from chargehand.engine.state import TextKind, Work
 from chargehand.errors import Corrupt, Refused
 from chargehand.journal.protocol import Readable
 from chargehand.runtime.feed import Reader
@@ -223,7 +223,7 @@ def _events_and_words(
     pieces = Output[bytes]()
 
     def add(words: StreamedWords) -> None:
-        pieces.add(event(words, name="words"))
+        pieces.add(event(words, name="words" if words.kind == "answer" else "thoughts"))
 
     async def events() -> AsyncGenerator[bytes]:
         try:
@@ -247,8 +247,8 @@ def listen_to_words(tenant: Tenant, run: str, add: Callable[[StreamedWords], Non
         yield
         return
 
-    def hear(work: Work, text: str) -> None:
-        add(StreamedWords(run=run, work=work.kind, task=work.task, attempt=work.number, text=text))
+    def hear(work: Work, text: str, kind: TextKind) -> None:
+        add(StreamedWords(run=run, work=work.kind, task=work.task, attempt=work.number, text=text, kind=kind))
 
     leave = tenant.listen_to_words(run, hear)
     try:

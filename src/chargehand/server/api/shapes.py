@@ -18,6 +18,7 @@ from chargehand.engine.facts import SettledContradiction, Statement
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.plan import Finding, Plan, TaskId
 from chargehand.engine.policy import Instant, Seconds
+from chargehand.engine.state import TextKind
 from chargehand.evals.report_files import ReportSummary
 from chargehand.runtime.files import MAX_FILES
 from chargehand.runtime.runner import LONGEST_GOAL
@@ -577,6 +578,8 @@ class StreamedWords(Struct, frozen=True):
     task: TaskId
     attempt: int
     text: str
+    kind: TextKind = "answer"
+    """`thought`: what the model thinks before it answers."""
 
 
 class Evidence(Struct, frozen=True):

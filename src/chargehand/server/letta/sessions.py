@@ -20,7 +20,7 @@ from chargehand.engine.budget import Budget
 from chargehand.engine.plan import Plan, Task
 from chargehand.engine.policy import Limits, Policy, Retry, Seconds
 from chargehand.engine.roster import Roster
-from chargehand.engine.state import Work
+from chargehand.engine.state import TextKind, Work
 from chargehand.errors import ChargehandError, Refused, RunBusy, RunUnknown, StoreError
 from chargehand.journal.protocol import RunRow
 from chargehand.memory.catalog import KeptConversation, Profile
@@ -496,10 +496,10 @@ class Sessions:
             if session.log.over:
                 self._queue.leave(session.log.lane, name)
 
-    def _on_text(self, run: str, work: Work, text: str) -> None:
-        self._tenant.on_words(run, work, text)
+    def _on_text(self, run: str, work: Work, text: str, kind: TextKind) -> None:
+        self._tenant.on_words(run, work, text, kind)
         state = self._token_runner.under_way.get(run)
-        if state is None or work.kind != "attempt":
+        if state is None or work.kind != "attempt" or kind != "answer":
             return
         steps = state.tasks[work.task].steps or {}
         step = max((number for number, step in steps.items() if step.result is None), default=0)

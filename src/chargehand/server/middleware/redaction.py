@@ -20,9 +20,10 @@ from chargehand.code_errors import failure_of
 from chargehand.engine import events as ev
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task
+from chargehand.engine.state import TextKind
 from chargehand.engine.value import decode_value, encode_value
 from chargehand.journal.protocol import Journal, JournalProxy, Lease
-from chargehand.models.messages import Message
+from chargehand.models.messages import Message, Reply, drop_changed_parts
 from chargehand.models.providers import OTHERS, OWN, key_variable
 from chargehand.models.resolve import Lookup
 from chargehand.runtime.executor import (
@@ -288,13 +289,14 @@ class RedactedExecutor(ExecutorProxy):
 class RedactedContext(ContextProxy):
     """A step context that cleans the result of each call before it is recorded and used."""
 
-    __slots__ = ("_redactor", "_unsaid", "_wrap_nested")
+    __slots__ = ("_kind", "_redactor", "_unsaid", "_wrap_nested")
 
     def __init__(self, context: StepContext, redactor: Redactor, wrap_nested: Callable[[Executor], Executor]) -> None:
         super().__init__(context)
         self._redactor = redactor
         self._wrap_nested = wrap_nested
         self._unsaid = ""
+        self._kind: TextKind = "answer"
 
     async def step(
         self,
@@ -307,7 +309,11 @@ class RedactedContext(ContextProxy):
         async def clean_call(key: str) -> Done:
             done = await call(key)
             self.flush()
-            body = self._redactor.clean(bytes(encode_value(done.value)))
+            whole = bytes(encode_value(done.value))
+            body = self._redactor.clean(whole)
+            if body is not whole and isinstance(done.value, Reply):
+                clean_reply = drop_changed_parts(done.value, msgspec.json.decode(body, type=Reply))
+                body = bytes(encode_value(clean_reply))
             return structs.replace(done, value=Raw(body))
 
         return await super().step(name, clean_call, shape=shape, **options)
@@ -323,21 +329,24 @@ class RedactedContext(ContextProxy):
     def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         super().prompt(model, self._redactor.value(tuple(messages), tuple[Message, ...]), tools)
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, kind: TextKind = "answer", /) -> None:
         """Pass on whole words only: half a secret is not recognised."""
+        if kind != self._kind:
+            self.flush()
+            self._kind = kind
         unsaid = self._unsaid + text
         open_word = _OPEN_END.search(unsaid, max(0, len(unsaid) - _LONGEST_WORD))
         cut = _open_key(unsaid[: open_word.start()] if open_word else unsaid)
         self._unsaid = unsaid[cut:]
         if cut:
-            super().say(self._redactor.text(unsaid[:cut]))
+            super().say(self._redactor.text(unsaid[:cut]), kind)
 
     def flush(self) -> None:
         """Pass on the word that was kept back."""
         unsaid = self._unsaid
         self._unsaid = ""
         if unsaid:
-            super().say(self._redactor.text(unsaid))
+            super().say(self._redactor.text(unsaid), self._kind)
 
     async def grow(self, tasks: Sequence[Task]) -> None:
         await super().grow(self._redactor.value(tuple(tasks), tuple[Task, ...]))

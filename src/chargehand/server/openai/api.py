@@ -23,7 +23,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.events import Entry
 from chargehand.engine.plan import digest
 from chargehand.engine.roster import Match
-from chargehand.engine.state import Work
+from chargehand.engine.state import TextKind, Work
 from chargehand.errors import RunUnknown
 from chargehand.memory.conversations import scope_of
 from chargehand.runtime.files import read_files
@@ -66,6 +66,7 @@ from chargehand.server.openai.request import (
     response_format,
     summary_part,
     text_part,
+    worker_thoughts,
 )
 from chargehand.server.routing import CALLER, Api, ApiCaller, asker_of
 from chargehand.server.run_control import RecordedRun, read_run, tell_run, wait_for_run
@@ -101,19 +102,31 @@ class Call(Struct, frozen=True):
         is_text = self.wanted is None or self.wanted.is_text
         return self.target.answering_work if is_text and not self.request.stop else ""
 
+    @property
+    def thinking_work(self) -> str:
+        """The kind of work whose thoughts are shown: of several workers at once, they would be mixed."""
+        return "attempt" if self.target.worker else "answer"
+
+
+class Thought(Struct, frozen=True):
+    """A piece of what a model thinks before it answers."""
+
+    text: str
+
 
 class Listener:
     """Hears the words of a run while they are written. It must listen before the run begins, to miss none of them.
 
     One that never listens, because the run was begun before, hears nothing: half an answer is no beginning of it.
-    `answering_work` is the kind of work whose words become the answer.
+    `answering_work` is the kind of work whose words become the answer, `thinking_work` that whose thoughts are shown.
     """
 
-    def __init__(self, tenant: Tenant, answering_work: str) -> None:
+    def __init__(self, tenant: Tenant, answering_work: str = "", thinking_work: str = "") -> None:
         self._tenant = tenant
         self._leave: Callable[[], None] | None = None
         self.answering_work = answering_work
-        self.output = Output[Entry | tuple[Work, str]]()
+        self._thinking_work = thinking_work
+        self.output = Output[Entry | Thought | tuple[Work, str]]()
 
     def listen(self, run: str) -> None:
         self._leave = self._tenant.listen_to_words(run, self._on_words)
@@ -122,8 +135,11 @@ class Listener:
         if self._leave is not None:
             self._leave()
 
-    def _on_words(self, work: Work, words: str) -> None:
-        self.output.add((work, words))
+    def _on_words(self, work: Work, words: str, kind: TextKind) -> None:
+        if kind == "answer":
+            self.output.add((work, words))
+        elif work.kind == self._thinking_work:
+            self.output.add(Thought(words))
 
 
 async def run_call(request: Request, tenant: Tenant, sent: Struct, call: Call, listener: Listener | None = None) -> str:
@@ -233,6 +249,7 @@ async def _write_run(tenant: Tenant, begun: RunPart, listener: Listener, writer:
     run = begun.recorded.run
     words = AnswerWords(listener.answering_work)
     last = begun.begins
+    gap = ""  # what ends a thought before a line of progress
     async with BareTaskGroup() as jobs, aclosing(listener.output.read()) as items:
         entries = jobs.create_task(_pass_on_entries(tenant, run, listener, after=last))
         end = jobs.create_task(_pass_on_end(tenant, run, listener))
@@ -241,7 +258,11 @@ async def _write_run(tenant: Tenant, begun: RunPart, listener: Listener, writer:
                 if isinstance(item, ev.Entry):
                     last = item.seq
                     text = progress_text(item.event)
-                    part = writer.think(f"{text}\n") if text else b""
+                    part = writer.think(f"{gap}{text}\n") if text else b""
+                    gap = "" if text else gap
+                elif isinstance(item, Thought):
+                    part = writer.think(item.text)
+                    gap = "" if item.text.endswith("\n") else "\n"
                 else:
                     text = words.add(*item)
                     part = writer.speak(text) if text else b""
@@ -494,7 +515,7 @@ async def _stream(
     request: Request, tenant: Tenant, sent: Struct, call: Call, make_writer: Callable[[RunPart], Writer]
 ) -> Response:
     slot = tenant.runs.take_stream_slot()
-    listener = Listener(tenant, call.answering_work)
+    listener = Listener(tenant, call.answering_work, call.thinking_work)
     run = await run_call(request, tenant, sent, call, listener)
     begun = RunPart(await read_run(tenant, run))
     return _streamed(tenant, begun, listener, make_writer(begun), call.target.team.notice, slot)
@@ -529,7 +550,8 @@ async def create_chat(request: Request, tenant: Tenant) -> Response:
     run = await run_call(request, tenant, sent, call)
     recorded = await wait_for_run(tenant, run)
     notice = _notice_of(target.team, recorded)
-    completion = chat_completion(_chat_head(recorded, sent), answer_of(RunPart(recorded)), notice)
+    thoughts = worker_thoughts(recorded.entries) if target.worker else ""
+    completion = chat_completion(_chat_head(recorded, sent), answer_of(RunPart(recorded)), notice, thoughts)
     return reply(completion, headers={RUN_HEADER: run})
 
 
@@ -594,7 +616,7 @@ async def _answer_response(request: Request, tenant: Tenant, sent: ResponseSent,
         slot = tenant.runs.take_stream_slot()
         begun = _begun_part(await read_run(tenant, run), number)
         head = _response_head(tenant, stored, begun)
-        return _streamed(tenant, begun, Listener(tenant, ""), ResponseWriter(head), head.notice, slot)
+        return _streamed(tenant, begun, Listener(tenant), ResponseWriter(head), head.notice, slot)
     if sent.background or stored.background:
         return _response(tenant, stored, (await _stored(tenant, response.text, "response_id")).part)
     return await _finished_response(tenant, stored, response)

@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, TypeAlias, cast
 
 import msgspec
@@ -17,10 +18,11 @@ from chargehand.agents.messages import replies_of
 from chargehand.agents.result import answer_or_fallback
 from chargehand.agents.run_document import RunDocument, RunQuestion, read_document
 from chargehand.engine import events as ev
-from chargehand.engine.events import Material
+from chargehand.engine.events import Entry, Material
 from chargehand.engine.facts import Assumed
 from chargehand.engine.plan import TaskId
 from chargehand.engine.value import encode_value
+from chargehand.models.messages import Reply, thought_text
 from chargehand.runtime.runner import Outcome as RunOutcome
 from chargehand.runtime.runner import outcome
 from chargehand.runtime.stats import Stats
@@ -665,15 +667,29 @@ class ChatHead(Struct, frozen=True):
         return {**begun, "choices": choices}
 
 
-def chat_completion(head: ChatHead, answer: TeamAnswer, notice: str) -> Json:
+def chat_completion(head: ChatHead, answer: TeamAnswer, notice: str, thoughts: str = "") -> Json:
     message: Json = {"role": "assistant", "content": answer.content, "refusal": answer.refusal or None}
     if answer.calls:
         message["tool_calls"] = [chat_call(call) for call in answer.calls]
-    if notice:
-        message["reasoning_content"] = notice
+    if notice or thoughts:
+        message["reasoning_content"] = "\n".join(filter(None, (notice, thoughts)))
     choice: Json = {"index": 0, "message": message, "finish_reason": answer.finish, "logprobs": None}
     completion = head.begin("chat.completion", [choice])
     return {**completion, "usage": chat_usage(answer), "chargehand": describe(answer.document, notice)}
+
+
+def worker_thoughts(entries: Sequence[Entry]) -> str:
+    """What the model of a worker thought in a run of its own, as far as it can be read."""
+    model_steps: set[tuple[str, int, int]] = set()
+    thoughts: list[str] = []
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, ev.StepStarted) and event.kind == "model":
+            model_steps.add((event.task, event.attempt, event.step))
+        elif isinstance(event, ev.StepFinished) and (event.task, event.attempt, event.step) in model_steps:
+            with suppress(msgspec.MsgspecError):  # a step of foreign code may be of any shape
+                thoughts.append(thought_text(msgspec.json.decode(event.result, type=Reply).kept))
+    return "\n".join(filter(None, thoughts))
 
 
 def chat_usage(answer: TeamAnswer) -> Json:
