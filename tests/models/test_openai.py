@@ -248,6 +248,11 @@ async def test_what_was_written_to_the_cache_and_what_was_thought_is_counted_apa
     assert came.usage == Usage(100, 30, cached=40, cache_written=50, reasoning=20)
 
 
+async def test_a_reply_says_which_service_tier_served_it() -> None:
+    assert (await reply(whole(said() | {"service_tier": "flex"}))).tier == "flex"
+    assert (await reply(whole(said() | {"service_tier": None}))).tier == ""
+
+
 async def test_thoughts_that_only_the_total_counts_are_paid_for() -> None:
     thought = {"completion_tokens_details": {"reasoning_tokens": 200}}
     assert (await reply(using(total_tokens=330, **thought))).usage == Usage(100, 230, reasoning=200), "xAI"

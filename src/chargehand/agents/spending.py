@@ -164,7 +164,8 @@ class Reservation:
         return self._use(model, read, observed.length(model.card, limit))
 
     def _use(self, model: Model, read: int, out: int) -> Amount:
-        price = model.card.highest_price(read, out)
+        settings = self.request.settings
+        price = model.card.highest_price(read, out, hour=settings.cache == "1h", tier=settings.service_tier or "")
         observed = self._spending.observations.of(model)
         micros = self._estimate.micros if price is None else ceil(price * observed.price)
         return Amount(tokens=read + out, micros=micros, calls=1)
@@ -298,7 +299,7 @@ class Spending:
                 self.observations.of(model).add_reply(
                     model.card, read=reservation.most_read(model), limit=limit, reply=reply
                 )
-            used = None if reply.usage is None else _billed(model, reply.usage, reply.micros, reserved)
+            used = _billed(model, reply, reserved)
             if used is None and not self.capped:
                 used = Amount(calls=1)
             return reply, total([used, self._failed_cost(reservation, context, failed)]) if failed else used
@@ -323,10 +324,16 @@ def _note_fallback(context: StepContext, failed: tuple[Model, ModelFailed], to: 
     context.note(text, error.failure, ModelFellBack(model.card.handle, to.card.handle))
 
 
-def _billed(model: Model, usage: Usage, micros: int | None, reserved: Amount) -> Amount:
-    if micros is None:
-        micros = model.card.price(usage)
-    return Amount(tokens=usage.input + usage.output, micros=reserved.micros if micros is None else micros, calls=1)
+def _billed(model: Model, reply: Reply, reserved: Amount) -> Amount | None:
+    """Return what a reply cost; None where the provider does not say how many tokens it used."""
+    if reply.usage is None:
+        return None
+    micros = model.card.price(reply.usage, reply.tier) if reply.micros is None else reply.micros
+    return _amount(reply.usage, reserved.micros if micros is None else micros)
+
+
+def _amount(usage: Usage, micros: int) -> Amount:
+    return Amount(tokens=usage.input + usage.output, micros=micros, calls=1)
 
 
 def _known_cost(model: Model, error: ModelFailed) -> Amount | None:
@@ -335,7 +342,7 @@ def _known_cost(model: Model, error: ModelFailed) -> Amount | None:
         return NOTHING
     if error.usage is None:
         return None if error.billed else Amount(calls=1)
-    return _billed(model, error.usage, None, NOTHING)
+    return _amount(error.usage, model.card.price(error.usage) or 0)
 
 
 def total(costs: Sequence[Amount | None]) -> Amount | None:

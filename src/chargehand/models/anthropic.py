@@ -90,8 +90,8 @@ class AnthropicMessages(HttpModel):
 
     A schema the strict mode takes is sent as the output format, any other as an instruction. The tools and the system
     message, which are the same in every call of a worker, are marked for the provider's cache, and so is what was said
-    so far where the model is called again; unless the settings say `cache: off`. Thoughts are sent back where they stood; a model that wants one in every
-    turn, and gets a turn of another model, is asked not to think.
+    so far where the model is called again; unless the settings say `cache: off`. Thoughts are sent back where they
+    stood; a model that wants one in every turn, and gets a turn of another model, is asked not to think.
     """
 
     protocol = "messages"

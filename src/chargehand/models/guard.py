@@ -321,7 +321,7 @@ class Guarded:
             usage = _sum(before, usage)
             micros = None
         if micros is None and usage is not None and self._prices is not None:
-            micros = self._card.price(usage)
+            micros = self._card.price(usage, reply.tier)
         if usage is reply.usage and micros is reply.micros:
             return reply
         return structs.replace(reply, usage=usage, micros=micros)

@@ -114,6 +114,8 @@ class Reply(Struct, frozen=True, gc=False, omit_defaults=True):
     """Which settings the model did not take in this call, in words; empty: it took all."""
     kept: Kept | None = None
     """What the provider wants back with the conversation, such as what the model thought. It is no part of `text`."""
+    tier: str = ""
+    """The service tier that served the call, as the provider calls it; empty: the usual one, or it does not say."""
 
     def message(self) -> Message:
         return Message("assistant", self.text, self.calls, kept=self.kept)

@@ -247,6 +247,7 @@ class _Completion(Struct):
     usage: _ChatUsage | None = None
     model: str | None = None
     id: str | None = None
+    service_tier: str | None = None
     error: Raw = NOTHING
 
 
@@ -304,6 +305,7 @@ class ChatStream:
         self._finish: str | None = None
         self._usage: _ChatUsage | None = None
         self._model = ""
+        self._tier = ""
         self._id = ""
 
     def take(self, chunk: bytes) -> bool:
@@ -329,6 +331,8 @@ class ChatStream:
             self._usage = chunk.usage
         if chunk.model:
             self._model = chunk.model
+        if chunk.service_tier:
+            self._tier = chunk.service_tier
         if chunk.id:
             self._id = chunk.id
         for change in chunk.choices or ():
@@ -388,6 +392,7 @@ class ChatStream:
             model=self._model,
             micros=micros,
             kept=kept,
+            tier=self._tier,
         )
 
 

@@ -101,7 +101,9 @@ class ProviderModel:
         notes: list[str] = []
         while True:
             try:
-                return noted(self._read(await self._timed(request, settings, hear)), notes)
+                reply = self._read(await self._timed(request, settings, hear))
+                # which tier served it is not said in the same way by all: it is the one that was asked for
+                return noted(structs.replace(reply, tier=str(settings.get("service_tier", ""))), notes)
             except exceptions.ModelHTTPError as error:
                 words = str(error)
                 note = self._fields.learn(self._party.handle, error.status_code, words, "", settings)

@@ -98,6 +98,7 @@ def checked_reply(
     model: str,
     micros: int | None = None,
     kept: Sequence[KeptPart] = (),
+    tier: str = "",
 ) -> Reply:
     """A reply that can be worked with; else CallFailed."""
     if calls:
@@ -115,7 +116,9 @@ def checked_reply(
         why = " (all its tokens went elsewhere: raise max_tokens)" if finish == "length" else ""
         raise useless_reply(party, f"the model answered with nothing{why}; put the request differently", usage)
     parts = Kept(tuple(kept)) if kept else None
-    return Reply(text=text, calls=tuple(calls), finish=finish, usage=usage, micros=micros, model=model, kept=parts)
+    return Reply(
+        text=text, calls=tuple(calls), finish=finish, usage=usage, micros=micros, model=model, kept=parts, tier=tier
+    )
 
 
 class EndpointOptions(TypedDict, total=False):

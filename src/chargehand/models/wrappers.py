@@ -198,7 +198,7 @@ class ReplicaPool:
             load.under_way -= 1
         load.rests_until = 0.0
         if reply.micros is None and reply.usage is not None:
-            return structs.replace(reply, micros=model.card.price(reply.usage))
+            return structs.replace(reply, micros=model.card.price(reply.usage, reply.tier))
         return reply
 
     def _rank(self, model: Model) -> tuple[bool, int, int]:

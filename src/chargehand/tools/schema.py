@@ -116,8 +116,10 @@ class Arguments(Struct, frozen=True):
         """The names and types in one line."""
         required = self.schema.get("required", ())
         parts: list[str] = []
-        for name, part in self.schema["properties"].items():
-            kind = part.get("type", "see its schema") if isinstance(part, dict) else "see its schema"
+        properties = cast("dict[str, object]", self.schema["properties"])
+        for name, part in properties.items():
+            kind = cast("dict[str, object]", part).get("type") if isinstance(part, dict) else None
+            kind = kind or "see its schema"
             parts.append(f'"{name}": {kind}' if name in required else f'"{name}": {kind} (optional)')
         return f"Expected: {{{', '.join(parts)}}}"
 
