@@ -544,7 +544,7 @@ async def test_nested_shapes_are_held_to() -> None:
     assert found.results == {"t1": json.loads(good)}
     said = last(script.requests[2])
     assert "$.main.counts.x is -1" in said
-    assert "$.more[0] fits none" in said
+    assert "$.more[0] must be object, not a number" in said
 
 
 async def test_a_foreign_model_has_the_last_word_on_its_shape() -> None:

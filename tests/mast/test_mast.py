@@ -121,7 +121,7 @@ async def test_what_a_worker_is_to_do_and_its_inputs_stay_before_it_however_long
     @tool
     def read(page: int) -> str:
         """Read a page."""
-        return f"page {page} " + "x" * 3000
+        return f"page {page} " + "crates of apples and pears " * 110
 
     seen: list[str] = []
 

@@ -61,7 +61,6 @@ def tiers_of(model: types.ModelInfo) -> Iterator[str]:
     )
 
 
-@pytest.mark.slow("the largest provider has 900 models")
 @pytest.mark.parametrize("provider", get_snapshot().providers, ids=lambda provider: provider.id)
 def test_the_table_prices_every_model_as_the_package_does(provider: types.Provider) -> None:
     for name in [model.id for model in provider.models]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from letta_client import Letta
 
+from chargehand.models.token_count import count_tokens
 from tests.server.model_server import Answer, Call, FakeModel, Question
 
 
@@ -18,7 +19,7 @@ def chat(question: Question) -> list[tuple[str, str]]:
 
 
 def size(question: Question) -> int:
-    return sum(len(str(one["content"])) // 4 for one in question.messages)
+    return sum(count_tokens(str(one["content"])) for one in question.messages)
 
 
 def test_earlier_messages_are_turns_of_a_chat(client: Letta, model: FakeModel) -> None:
@@ -59,7 +60,7 @@ def test_a_context_window_limit_bounds_what_is_shown_and_older_turns_are_summari
     model.think = lambda asked: "they spoke of fruit" if "summary" in asked.system.lower() else "yes"
     agent = client.agents.create(model=model.handle, context_window_limit=4000, include_base_tools=False).id
     for number in range(16):
-        say(client, agent, f"number {number} " + "apple " * 150)
+        say(client, agent, f"number {number} " + "apple " * 250)
     last = model.questions[-1]
     assert max(size(one) for one in model.questions if one.tools or one is last) <= 4000
     turns = chat(last)

@@ -328,12 +328,9 @@ def _billed(model: Model, reply: Reply, reserved: Amount) -> Amount | None:
     """Return what a reply cost; None where the provider does not say how many tokens it used."""
     if reply.usage is None:
         return None
-    micros = model.card.price(reply.usage, reply.tier) if reply.micros is None else reply.micros
-    return _amount(reply.usage, reserved.micros if micros is None else micros)
-
-
-def _amount(usage: Usage, micros: int) -> Amount:
-    return Amount(tokens=usage.input + usage.output, micros=micros, calls=1)
+    usage = reply.usage
+    micros = model.card.price(usage, reply.tier) if reply.micros is None else reply.micros
+    return Amount(tokens=usage.input + usage.output, micros=reserved.micros if micros is None else micros, calls=1)
 
 
 def _known_cost(model: Model, error: ModelFailed) -> Amount | None:
@@ -342,7 +339,8 @@ def _known_cost(model: Model, error: ModelFailed) -> Amount | None:
         return NOTHING
     if error.usage is None:
         return None if error.billed else Amount(calls=1)
-    return _amount(error.usage, model.card.price(error.usage) or 0)
+    usage = error.usage
+    return Amount(tokens=usage.input + usage.output, micros=model.card.price(usage) or 0, calls=1)
 
 
 def total(costs: Sequence[Amount | None]) -> Amount | None:
