@@ -1,10 +1,12 @@
 """Token estimates against counts of real tokenizers: before anything is known of a model, and after its replies."""
 
+from base64 import b64encode
 from collections.abc import Iterator
 from itertools import permutations
 from math import ceil
 from pathlib import Path
 from random import Random
+from string import ascii_uppercase
 
 import msgspec
 import pytest
@@ -171,3 +173,15 @@ def test_a_fixed_part_that_a_provider_adds_is_not_taken_for_words() -> None:
     long = of_kind("prose")[0]
     assert abs(error(rates, [long], "o200k")) <= 0.15
     assert together(short, EMPTY) == short
+
+
+def test_what_is_no_language_is_reserved_for() -> None:
+    """Keys and codes are cut into more tokens than words; o200k counts these."""
+    chance = Random(1)
+    base64 = b64encode(chance.randbytes(3000)).decode()
+    chance.randbytes(2000)
+    for _ in range(80):
+        chance.getrandbits(128)
+    codes = " ".join("".join(chance.choice(ascii_uppercase) for _ in range(8)) for _ in range(300))
+    for text, tokens in ((base64, 2_723), (codes, 1_427), ("x" * 4_000, 500)):
+        assert TokenRates().bound(measure(text)) >= 0.95 * tokens

@@ -72,7 +72,8 @@ def _table() -> bytes:
     classes = bytearray(b"o" * 256)
     for letter, members in (
         ("p", range(0x80)),  # punctuation, and what is none of the next three
-        ("a", string.ascii_letters.encode()),
+        ("a", string.ascii_lowercase.encode()),
+        ("A", string.ascii_uppercase.encode()),
         ("d", string.digits.encode()),
         ("s", b" "),
         ("n", b"\n\r\t"),
@@ -89,7 +90,7 @@ def _table() -> bytes:
 
 _CLASSES = _table()
 _CONTINUATIONS = bytes(range(0x80, 0xC0))
-_LETTERS = bytes([byte if byte in b"ac" else ord("a") if byte == ord("l") else ord(".") for byte in range(256)])
+_LETTERS = bytes([byte if byte in b"ac" else ord("a") if byte in b"Al" else ord(".") for byte in range(256)])
 """What tells where words begin: letters, and a dot for all else."""
 _NO_FRAME: Size = (0.0, 0.0, 0.0, 0.0)
 _FOREIGN = 0.005  # accents among the letters of a text, from which on its words are no English
@@ -115,7 +116,7 @@ def _measure(text: str) -> Size:
     if text.isascii():
         classes = text.encode().translate(_CLASSES)
         letters = classes.translate(_LETTERS)
-        english = 0.085 * (len(classes) - len(classes.translate(None, b"a"))) + 0.59 * _count_starts(letters, b"a")
+        english = 0.085 * letters.count(b"a") + 0.59 * _count_starts(letters, b"a")
     else:
         classes = text.encode(errors="replace").translate(_CLASSES, _CONTINUATIONS)
         english, *scripts = _measure_scripts(classes)
@@ -123,6 +124,7 @@ def _measure(text: str) -> Size:
     count = classes.count
     marks = 1.05 * (count(b"p") - count(b"pp")) + 0.65 * count(b"n") + count(b"ns") + symbols
     digits = 1.45 * _count_digit_groups(classes) if b"d" in classes else 0.0
+    digits += 1.4 * count(b"AAAAAA")  # codes and keys: words in capitals are mostly one or two tokens
     return (english, *scripts, digits, marks, *_NO_FRAME)
 
 
