@@ -1,16 +1,19 @@
 """Answers over the HTTP API: several calls, effects in doubt, wrong and old numbers, twice, late."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
+from chargehand.server.api import control
 from tests.server.api import Garden
 from tests.server.door_teams import cases
 from tests.server.running import running, settings_in
 
 Json = dict[str, Any]
+LATE: dict[str, Any] = {"Idempotency-Key": "late"}
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +112,14 @@ def test_the_same_answer_twice_is_one_answer_also_when_the_run_has_ended(home: G
     assert payees(home, run) == ["Ott"]
     late = answer(home, run, body)
     assert (late.status_code, late.json()["code"]) == (409, "refused")
+
+
+def test_an_answer_with_a_key_that_is_refused_is_refused_at_once(home: Garden) -> None:
+    """No other server writes the same answer, so nothing is waited for."""
+    run = asking(home, "call")
+    assert answer(home, run, {"number": 1, "verdict": "approve"}).status_code == 200
+    home.wait(run, "complete")
+    begun = time.monotonic()
+    late = answer(home, run, {"number": 1, "verdict": "approve"}, **LATE)
+    assert (late.status_code, late.json()["code"]) == (409, "refused")
+    assert time.monotonic() - begun < control._LOOK * control._LOOKS / 2
