@@ -42,9 +42,13 @@ def guarded(model: Model) -> Guarded:
 @pytest.mark.parametrize(
     ("handle", "url", "name"),
     [
-        ("openai:gpt-5", "https://api.openai.com/v1/chat/completions", "gpt-5"),
-        ("openai/gpt-5", "https://api.openai.com/v1/chat/completions", "gpt-5"),
-        (" OpenAI:gpt-5 ", "https://api.openai.com/v1/chat/completions", "gpt-5"),
+        ("openai:gpt-5", "https://api.openai.com/v1/responses", "gpt-5"),
+        ("openai/gpt-5", "https://api.openai.com/v1/responses", "gpt-5"),
+        (" OpenAI:gpt-5 ", "https://api.openai.com/v1/responses", "gpt-5"),
+        ("openai:gpt-4o", "https://api.openai.com/v1/chat/completions", "gpt-4o"),
+        ("openai-chat:gpt-5", "https://api.openai.com/v1/chat/completions", "gpt-5"),
+        ("openai-responses:gpt-4o", "https://api.openai.com/v1/responses", "gpt-4o"),
+        ("openai-responses+http://host:99/v1#gpt-oss:20b", "http://host:99/v1/responses", "gpt-oss:20b"),
         ("anthropic:claude-x", "https://api.anthropic.com/v1/messages", "claude-x"),
         ("openrouter:meta/llama:free", "https://openrouter.ai/api/v1/chat/completions", "meta/llama:free"),
         ("openrouter/meta/llama:free", "https://openrouter.ai/api/v1/chat/completions", "meta/llama:free"),
