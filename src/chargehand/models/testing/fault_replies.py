@@ -175,7 +175,7 @@ def echo(body: Json) -> Reply:
     `[[tool:NAME {"some": "arguments"}]]` in a user's message is such a marker; there may be several.
     """
     messages = body.get("messages", body.get("input"))
-    entries = cast("Sequence[object]", messages) if isinstance(messages, list) else ()
+    entries = cast("Sequence[object]", messages) if isinstance(messages, list) else [messages]
     last = _text(entries[-1]) if entries else ""
     calls = tuple(
         ToolCall(id=f"call_{number}", name=name, arguments=arguments.strip() or "{}")
