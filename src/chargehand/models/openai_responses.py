@@ -348,11 +348,14 @@ def read_whole(party: Party, body: bytes) -> Reply:
 
 
 def _read_item(raw: Raw) -> tuple[_Item, Raw]:
-    data = bytes(raw)
-    kind = decode_strictly(_KIND, data)
-    if kind.type not in _READ:  # its other fields may be of any shape
+    """An item, and how it was written. Of one of a kind that is not read, the other fields may be of any shape."""
+    try:
+        return _ITEM.decode(raw), raw
+    except (ValueError, RecursionError):
+        kind = decode_strictly(_KIND, bytes(raw))
+        if kind.type in _READ:
+            return decode_strictly(_ITEM, bytes(raw)), raw
         return _Item(kind.type, kind.id), raw
-    return decode_strictly(_ITEM, data), raw
 
 
 def _read_reply(party: Party, items: Sequence[tuple[_Item, Raw]], response: _Response) -> Reply:
