@@ -246,7 +246,7 @@ class Finder:
         return Recorder(self.find(recorded), Path(path), secrets=self._keys)
 
     def reach(self, handle: str, options: Options) -> Reach | None:
-        """Where a model is that speaks one of the two protocols; None for any other. Raises Invalid as `find` does."""
+        """Where a model is that speaks one of our protocols; None for any other. Raises Invalid as `find` does."""
         if match := _URL.fullmatch(handle):
             protocol: WireProtocolName = "anthropic" if match[1] == "anthropic" else "openai"
             provider = ""

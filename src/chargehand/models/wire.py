@@ -1,4 +1,4 @@
-"""What both protocols share: a model behind a URL, and replies read strictly."""
+"""What all protocols share: a model behind a URL, and replies read strictly."""
 
 import asyncio
 import re
