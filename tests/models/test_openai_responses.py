@@ -373,6 +373,30 @@ async def test_events_and_items_of_new_kinds_are_passed_over() -> None:
     assert msgspec.json.decode(came.kept.parts[0].data) == search
 
 
+async def test_a_model_that_thinks_for_long_is_waited_for_as_long_as_the_server_says_so() -> None:
+    alive = [0.15, told("keepalive")] * 5
+    first, *rest = item_events(0, THINKING)
+    end = [*rest, *item_events(1, says("hi")), stream(THINKING, says("hi"))[-1]]
+    brief = structs.replace(PATIENT, first=0.5, idle=0.5)
+    silent = [BEGUN, first, 0.75, *end]
+    for frames, answer in (([BEGUN, first, *alive, *end], "hi"), ([BEGUN, *alive, first, *end], ""), (silent, "")):
+        moves = streamed(*frames)
+        async with loopback(lambda _, moves=moves: moves) as server:
+            model = OpenAIResponses("openai:m", server.url, "m", KEY, timeouts=brief)
+            async with closing(model):
+                if answer:
+                    assert (await model.reply(HELLO, Heard())).text == answer
+                    continue
+                with pytest.raises(CallFailed, match=r"nothing of the reply came within 0\.5 s"):
+                    await model.reply(HELLO, Heard())
+
+
+async def test_pictures_of_tools_are_shown_with_their_results() -> None:
+    result = Message("tool", "seen", call="c1", images=(Image("f1", "image/png", b"png"),))
+    body = body_of(Request([*HELLO.messages, Message("assistant", "", (ToolCall("c1", "add"),)), result]))
+    assert [part["type"] for part in body["input"][-1]["output"]] == ["input_text", "input_image"]
+
+
 TEXT = item_events(0, says("hi there"))
 TOOL = item_events(0, CALL)
 DONE = told("response.completed", response=response(says("hi there")))

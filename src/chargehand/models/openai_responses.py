@@ -120,7 +120,8 @@ class OpenAIResponses(HttpModel):
                 parts = self._own_parts(message) if message.kept is not None else ()
                 items += _write_items(message, parts)
             elif message.role == "tool":
-                items.append({"type": "function_call_output", "call_id": message.call, "output": message.text})
+                output = _write_content(message)
+                items.append({"type": "function_call_output", "call_id": message.call, "output": output})
             else:
                 items.append({"role": _ROLES[message.role], "content": _write_content(message)})
         return items
@@ -445,7 +446,7 @@ def _spent(usage: _Usage | None) -> Usage | None:
 
 
 _KEEP_ALIVE = "keepalive"
-"""A kind of event that nobody documents: https://github.com/openai/openai-node/issues/1964"""
+"""Comes while a model thinks, and is not documented: https://github.com/openai/openai-node/issues/1964"""
 _NO_TOKENS = frozenset(("response.created", "response.queued", "response.in_progress"))
 """Events that come at once, and are no token yet."""
 
@@ -497,12 +498,18 @@ class ResponseStream:
                 continue
             event = decode_strictly(_EVENT, frame.data)
             if event.type == _KEEP_ALIVE:
+                moved = moved or self._is_thinking()
                 continue
             if self.ended:
                 raise Unreadable("its stream goes on after its end mark")
             self._event(event)
-            moved = moved or event.type not in _NO_TOKENS
+            begins_thought = event.type == "response.output_item.added" and self._is_thinking()
+            moved = moved or not (event.type in _NO_TOKENS or begins_thought)
         return moved or self._events.growing()
+
+    def _is_thinking(self) -> bool:
+        """Whether a thought has begun and is not over. It may take minutes, of which nothing is told."""
+        return bool(self._items) and self._items[-1].open and self._items[-1].item.type == "reasoning"
 
     def _event(self, event: _Event) -> None:
         if is_present(event.error):
