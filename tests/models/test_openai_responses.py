@@ -316,6 +316,10 @@ async def test_items_that_are_open_where_a_reply_is_cut_off_are_taken_as_far_as_
     )
     thought = item_events(0, THINKING)
     assert (await reply(streamed(BEGUN, *thought, *item_events(1, says("half a"))[:-1], cut), Heard())).text == "half a"
+    second = item_events(1, {**THINKING, "id": "rs_2"})
+    came = await reply(streamed(BEGUN, *item_events(0, says("half a", "final_answer")), *second[:-1], cut), Heard())
+    assert came.kept is not None
+    assert [part.kind for part in came.kept.parts] == ["message"], "what is not whole is not sent back"
     error = await failure(streamed(BEGUN, *thought, *item_events(1, CALL)[:-1], cut), Heard())
     assert "cut off inside its tool calls" in str(error)
     assert "raise max_tokens" in str(await failure(streamed(BEGUN, *thought[:-1], cut), Heard()))
@@ -398,7 +402,9 @@ async def test_pictures_of_tools_are_shown_with_their_results() -> None:
 
 
 TEXT = item_events(0, says("hi there"))
+MORE = item_events(1, says("you", id="msg_2"))
 TOOL = item_events(0, CALL)
+DONE_BOTH = told("response.completed", response=response(says("hi there"), says("you", id="msg_2")))
 DONE = told("response.completed", response=response(says("hi there")))
 BROKEN_STREAMS: dict[str, list[bytes]] = {
     "no body": [],
@@ -409,20 +415,21 @@ BROKEN_STREAMS: dict[str, list[bytes]] = {
     "an end mark of another protocol": [BEGUN, *TEXT, event("[DONE]")],
     "an item that is not ended": [BEGUN, *TEXT[:-1], DONE],
     "an item that is left out": [BEGUN, *TEXT, told("response.completed", response=response(says("a"), says("b")))],
-    "an item out of turn": [BEGUN, *item_events(1, says("hi")), DONE],
+    "items out of turn": [
+        BEGUN,
+        MORE[0],
+        TEXT[0],
+        TEXT[-1].replace(b'"output_index": 0', b'"output_index": 1'),
+        MORE[-1].replace(b'"output_index": 1', b'"output_index": 0'),
+        DONE_BOTH,
+    ],
     "a piece of no item": [BEGUN, TEXT[1], *TEXT, DONE],
     "a piece of an item that is over": [BEGUN, *TEXT, TEXT[1], DONE],
     "words in a tool call": [BEGUN, TOOL[0], told("response.output_text.delta", output_index=0, delta="x"), DONE],
     "arguments in a message": [BEGUN, TEXT[0], TOOL[1].replace(b"fc_1", b"msg_1"), *TEXT[1:], DONE],
     "two items under one index": [BEGUN, TEXT[0], TEXT[1].replace(b"msg_1", b"msg_2"), *TEXT[2:], DONE],
     "an item that ends as another": [BEGUN, *TEXT[:-1], TOOL[-1], DONE],
-    "two messages at once": [
-        BEGUN,
-        TEXT[0],
-        item_events(1, says("b", id="msg_2"))[0],
-        *TEXT[1:],
-        DONE,
-    ],
+    "two messages at once": [BEGUN, TEXT[0], MORE[0], *TEXT[1:], *MORE[1:], DONE_BOTH],
     "words that are taken back": [BEGUN, *TEXT[:-1], TEXT[-1].replace(b"hi there", b"no"), DONE],
     "arguments that are taken back": [BEGUN, *TOOL[:-1], TOOL[-1].replace(b":1", b":2"), DONE],
     "events after the end": [BEGUN, *TEXT, DONE, told("response.in_progress")],
