@@ -252,3 +252,10 @@ def test_a_replacement_that_is_refused_too_is_left_out() -> None:
 def test_every_rule_of_the_fault_server_says_where_its_words_are_from() -> None:
     rules = [rule for _, rules in FIELD_MODES.values() for rule in rules]
     assert all(rule.source.startswith("https://") for rule in rules)
+
+
+def test_that_nothing_is_stored_is_never_left_out() -> None:
+    body: dict[str, object] = {"input": [], "store": False, "include": ["reasoning.encrypted_content"], "text": {}}
+    for name in ("store", "input", "text"):
+        assert learn(f"Unsupported parameter: '{name}'", body, name) == body
+    assert "include" not in learn("Encrypted content is not supported with this model.", body, "include")
