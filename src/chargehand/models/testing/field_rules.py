@@ -87,12 +87,6 @@ REASONING: Sequence[RefusedField] = (
     ),
     RefusedField(
         "responses",
-        "top_p",
-        "Unsupported parameter: 'top_p' is not supported with this model.",
-        f"{_GITHUB}npiv/chatblade/issues/100",
-    ),
-    RefusedField(
-        "responses",
         "reasoning.effort",
         "Unsupported value: '{value}' is not supported with the 'gpt-5.1' model. "
         "Supported values are: 'none', 'low', 'medium', and 'high'.",
@@ -150,12 +144,6 @@ PLAIN: Sequence[RefusedField] = (
         "reasoning.effort",
         "Unsupported parameter: 'reasoning.effort' is not supported with this model.",
         f"{_GITHUB}BoundaryML/baml/pull/2708",
-    ),
-    RefusedField(
-        "responses",
-        "reasoning.summary",
-        "Unsupported parameter: 'reasoning.summary' is not supported with this model.",
-        f"{_GITHUB}BerriAI/litellm/pull/38842",
     ),
     RefusedField(
         "anthropic",
