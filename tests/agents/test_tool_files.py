@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from chargehand import (
     MemoryJournal,
@@ -19,10 +20,12 @@ from chargehand import (
     Worker,
 )
 from chargehand.agents.attachments import MAX_SHOWN
+from chargehand.agents.inputs import WorkerHistory
 from chargehand.engine import events as ev
+from chargehand.errors import Invalid
 from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.http import Transport
-from chargehand.models.messages import Message, Reply, Request, ToolCall
+from chargehand.models.messages import Document, Message, Reply, Request, ToolCall
 from chargehand.models.model import Model
 from chargehand.models.openai import OpenAIChat
 from chargehand.models.testing.fault_server import FaultServer
@@ -207,6 +210,20 @@ async def test_pictures_are_taken_out_of_a_history_that_grows_too_long() -> None
     assert not messages[0].has_files
     assert "(Its pictures and PDFs are not shown any more.)" in messages[0].text
     assert messages[-1].has_files
+
+
+def test_pages_and_pictures_count_for_the_window_of_a_worker() -> None:
+    long = Document("file-1", "long.pdf", 60)
+    task = Message("user", "Look.")
+    given = WorkerHistory((Message("system", "You look."), structs.replace(task, documents=(long,))), 128_000)
+    assert not given.is_short
+    assert given.tokens > 60 * 1_500
+    returned = WorkerHistory((Message("system", "You look."), task), 128_000)
+    assert returned.is_short
+    returned.add(Message("tool", "Here it is.", call="c1", documents=(long,)))
+    assert not returned.is_short
+    with pytest.raises(Invalid, match="hand over less, or choose a model with a larger window"):
+        WorkerHistory((Message("system", "You look."), structs.replace(task, documents=(long,) * 2)), 128_000).fit()
 
 
 async def test_without_the_extra_a_pdf_of_a_tool_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

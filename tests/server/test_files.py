@@ -13,6 +13,7 @@ import pytest
 
 from chargehand.server.settings import ServerLimits
 from chargehand.store_url import postgres_url
+from tests.sample_files import make_pdf
 from tests.server.api import Garden, garden, key_for
 from tests.server.model_server import Answer, FakeModel, Question, fake_model
 from tests.server.running import Running, running, settings_in
@@ -100,6 +101,18 @@ def test_the_text_of_a_file_is_data_for_its_worker(tmp_path: Path) -> None:
         asked = model.questions[1]  # the first one plans
         assert "Ålesund,68000" in asked.user
         assert "<data" in asked.user
+
+
+def test_the_text_of_a_pdf_is_data_for_a_worker_whose_model_takes_no_pdfs(tmp_path: Path) -> None:
+    with desk(tmp_path) as (_, model, client):
+        sent = upload(client, make_pdf("The sum is 42."), "application/pdf", "paper.pdf").json()
+        run = begin(client, sent["id"])
+        assert wait(client, run)["citations"] == {}
+        assert "[page 1]\nThe sum is 42." in model.questions[1].user
+        broken = upload(client, b"%PDF-1.7 and no more", "application/pdf", "broken.pdf").json()["id"]
+        found = client.post("/api/runs", json={"team": "desk", "goal": "What is in it?", "files": [broken]})
+        assert (found.status_code, found.json()["code"]) == (415, "wrong_file_type"), found.text
+        assert "the file broken.pdf cannot be read as a PDF" in found.json()["detail"]
 
 
 def test_a_file_is_kept_over_a_restart_and_downloaded_as_it_was(tmp_path: Path) -> None:
