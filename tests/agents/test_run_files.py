@@ -145,6 +145,24 @@ async def test_the_texts_of_many_pdfs_are_bounded_together(tmp_path: Path, monke
     assert "[the rest was not read: the files of this run are too long]" in text
 
 
+async def test_the_pdfs_of_a_run_share_the_time_for_reading_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+    now = [0.0]
+
+    async def read(_body: bytes, _place: str, *, seconds: float) -> pdf.PdfText:
+        given.append(seconds)
+        now[0] += 15
+        return pdf.PdfText(1, "[page 1]\nx")
+
+    monkeypatch.setattr(files, "read_pdf", read)
+    monkeypatch.setattr(files.time, "monotonic", lambda: now[0])
+    papers = [_write(tmp_path, f"{number}.pdf", make_pdf("x")) for number in range(3)]
+    assert len(await files.load_paths(papers)) == 3
+    assert given == [20.0, 5.0, 1.0]
+
+
 async def test_citations_are_journaled_and_shown_and_confirmed_where_the_text_was_given(tmp_path: Path) -> None:
     paper = _write(tmp_path, "paper.pdf", PAPER)
     cited = (

@@ -17,10 +17,11 @@ from msgspec import Struct, structs
 
 from chargehand.engine.events import FileReference, Material, RunRequested
 from chargehand.engine.plan import TaskId
+from chargehand.engine.policy import Seconds
 from chargehand.engine.value import encode_value
 from chargehand.errors import FileTooLarge, Invalid, WrongFileType
 from chargehand.journal.files import Files, StoredFile, file_id
-from chargehand.runtime.pdf import BEGINNING, PdfText, read_pdf
+from chargehand.runtime.pdf import BEGINNING, MAX_SECONDS, PdfText, read_pdf
 
 MAX_FILE = 16 * 1024 * 1024
 """Bytes of a file, unless a server allows another number."""
@@ -107,11 +108,25 @@ def _read_text(body: bytes) -> str | None:
 async def load_paths(paths: Sequence[Path | str]) -> tuple[NewFile, ...]:
     """The files of one run, read from this machine; Invalid, with the path, for one that cannot be given to it."""
     loaded = await asyncio.to_thread(read_paths, paths)
-    return tuple([await _with_text(new, f"the file {path}") for new, path in zip(loaded, paths, strict=True)])
+    clock = _Clock()
+    return tuple([await _with_text(new, f"the file {path}", clock) for new, path in zip(loaded, paths, strict=True)])
 
 
-async def _with_text(new: NewFile, place: str) -> NewFile:
-    return structs.replace(new, pdf=await read_pdf(new.body, place)) if new.file.media_type == PDF else new
+class _Clock:
+    """The time for reading all PDFs of a run: those after one that takes long have less."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + MAX_SECONDS
+
+    @property
+    def left(self) -> Seconds:
+        return max(1.0, self._until - time.monotonic())
+
+
+async def _with_text(new: NewFile, place: str, clock: _Clock) -> NewFile:
+    if new.file.media_type != PDF:
+        return new
+    return structs.replace(new, pdf=await read_pdf(new.body, place, seconds=clock.left))
 
 
 def read_paths(paths: Sequence[Path | str]) -> tuple[NewFile, ...]:
@@ -170,7 +185,7 @@ _NONE_READ: Mapping[str, PdfText] = {}
 
 async def keep_file(files: Files, name: str, media_type: str, body: bytes) -> tuple[FileReference, str]:
     """Keep a file that the work on a run came by; what it is found by, and its text if it is a PDF."""
-    new = await _with_text(new_file(name, media_type, body), "it")
+    new = await _with_text(new_file(name, media_type, body), "it", _Clock())
     stored = await files.add(new.file, new.body, room=maxsize)
     pages, text = (0, None) if new.pdf is None else (new.pdf.pages, new.pdf.text)
     return FileReference(stored.id, stored.name, stored.media_type, stored.size, pages), text or ""
@@ -193,9 +208,13 @@ async def read_files(
     stored = [await files.get(file) for file in dict.fromkeys(ids)]
     _check_text_size(stored)
     room = _MAX_TEXT
+    clock = _Clock()
     materials: list[Material] = []
     for number, file in enumerate(stored, 1):
-        material, size = await _material(files, file, number, known.get(file.id), room)
+        pdf = known.get(file.id)
+        if pdf is None and file.media_type == PDF:
+            pdf = await read_pdf(await files.read(file.id), f"the file {file.name}", seconds=clock.left)
+        material, size = await _material(files, file, number, pdf, room)
         materials.append(material)
         room -= size
     return tuple(materials)
@@ -216,8 +235,7 @@ async def _material(
     """A file as material of a run, and how many bytes of the text of its PDFs that takes."""
     name = TaskId(f"file {number}: {file.name}")
     reference = FileReference(file.id, file.name, file.media_type, file.size)
-    if file.media_type == PDF:
-        pdf = pdf or await read_pdf(await files.read(file.id), f"the file {file.name}")
+    if pdf is not None:
         reference = structs.replace(reference, pages=pdf.pages)
         if pdf.text is None:
             return Material(name, file=reference), 0
