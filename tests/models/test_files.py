@@ -6,7 +6,11 @@ from typing import Any, cast
 import msgspec
 import pytest
 from pydantic_ai import messages as theirs
+from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
+from pydantic_ai.providers.openai import OpenAIProvider
 
 from chargehand.engine.facts import Citation
 from chargehand.errors import Invalid
@@ -230,6 +234,23 @@ async def test_the_extra_is_given_the_same_files_as_binary_content() -> None:
     kinds = [type(each).__name__ for each in cast("Sequence[object]", good.content)]
     assert kinds == ["str", "BinaryContent", "BinaryContent"]
     assert (good.outcome, bad.outcome, bad.content) == ("success", "failed", "no such thing")
+
+
+async def test_the_extra_sends_files_as_the_providers_take_them() -> None:
+    async with FaultServer() as server:
+        url = server.url("takes-files")
+        ours = [
+            AnthropicModel(
+                "claude-sonnet-4-6", provider=AnthropicProvider(api_key="k", base_url=url.removesuffix("/v1"))
+            ),
+            OpenAIChatModel("gpt-5-mini", provider=OpenAIProvider(api_key="k", base_url=url)),
+        ]
+        for made in ours:
+            model = ProviderModel("test:m", made)
+            assert (model.card.images, model.card.documents) == (True, True)
+            async with closing(model):
+                assert (await model.reply(Request(ROUND))).text
+        assert server.requests["takes-files"] == 2
 
 
 # --- what they count
