@@ -13,6 +13,7 @@ import pytest
 
 from chargehand.server.settings import ServerLimits
 from chargehand.store_url import postgres_url
+from tests.sample_files import make_pdf
 from tests.server.api import Garden, garden, key_for
 from tests.server.model_server import Answer, FakeModel, Question, fake_model
 from tests.server.running import Running, running, settings_in
@@ -102,6 +103,18 @@ def test_the_text_of_a_file_is_data_for_its_worker(tmp_path: Path) -> None:
         assert "<data" in asked.user
 
 
+def test_the_text_of_a_pdf_is_data_for_a_worker_whose_model_takes_no_pdfs(tmp_path: Path) -> None:
+    with desk(tmp_path) as (_, model, client):
+        sent = upload(client, make_pdf("The sum is 42."), "application/pdf", "paper.pdf").json()
+        run = begin(client, sent["id"])
+        assert wait(client, run)["citations"] == {}
+        assert "[page 1]\nThe sum is 42." in model.questions[1].user
+        broken = upload(client, b"%PDF-1.7 and no more", "application/pdf", "broken.pdf").json()["id"]
+        found = client.post("/api/runs", json={"team": "desk", "goal": "What is in it?", "files": [broken]})
+        assert (found.status_code, found.json()["code"]) == (415, "wrong_file_type"), found.text
+        assert "the file broken.pdf cannot be read as a PDF" in found.json()["detail"]
+
+
 def test_a_file_is_kept_over_a_restart_and_downloaded_as_it_was(tmp_path: Path) -> None:
     with desk(tmp_path) as (_, _, client):
         first = upload(client, PNG, "image/png").json()
@@ -120,7 +133,8 @@ def test_a_file_is_kept_over_a_restart_and_downloaded_as_it_was(tmp_path: Path) 
     ("body", "media_type", "status", "code"),
     [
         (b"GIF89a" + bytes(9), "image/png", 415, "wrong_file_type"),
-        (b"%PDF-1.7", "application/pdf", 415, "wrong_file_type"),
+        (b"PDF-1.7", "application/pdf", 415, "wrong_file_type"),
+        (b"%PDF-1.7", "application/msword", 415, "wrong_file_type"),
         (b"\xff\xfe\x00", "text/plain", 415, "wrong_file_type"),
         (b"", "text/plain", 422, "invalid"),
         (b"x" * 2001, "text/plain", 413, "too_large"),
