@@ -32,6 +32,7 @@ from chargehand.models.call_errors import (
     timed_out,
     unreadable_reply,
 )
+from chargehand.models.cloud_errors import cloud_failure, cloud_problem
 from chargehand.models.http import PATIENCE, Timeouts
 from chargehand.models.messages import Finish, Kept, KeptPart, Message, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
@@ -126,6 +127,11 @@ class ProviderModel:
             raise
         except (exceptions.AgentRunError, exceptions.UserError, OSError) as error:
             raise self._failed(error) from error
+        except Exception as error:
+            failed = cloud_failure(self._party, error)
+            if failed is None:  # a mistake in code, which is shown with its place
+                raise
+            raise failed from error
 
     async def close(self) -> None:
         if self._entered:
@@ -400,4 +406,8 @@ def provider_model(
         raise Invalid(f"{handle}: {provider} needs the extra `{extra}`: {install_command(extra)}") from error
     except (exceptions.UserError, ValueError, TypeError) as error:
         raise Invalid(f"{handle}: {error}") from error
+    except Exception as error:
+        if problem := cloud_problem(Party(handle, provider, secrets=(key,) if key else ()), error):
+            raise Invalid(problem) from error
+        raise
     return ProviderModel(handle, model, timeouts=timeouts, window=window, key=key, variable=variable, headers=headers)
