@@ -121,6 +121,7 @@ WANTED: dict[str, Want] = {
     "never-thinks": ANSWERED,
     "thinks-without-tools": ANSWERED,
     **dict.fromkeys(RULES, ANSWERED),
+    "server-tools": ANSWERED,
 }
 
 

@@ -37,6 +37,7 @@ from chargehand.models.limits import Limiter, Pace
 from chargehand.models.model import ClosableModel, Model
 from chargehand.models.openai import OpenAIChat
 from chargehand.models.prices import FREE, PricedModel, PriceTag, similar_models
+from chargehand.models.provider_tools import PROVIDER_TOOLS
 from chargehand.models.providers import (
     BUILT_IN,
     LOCAL,
@@ -366,6 +367,21 @@ def check_handle(handle: str) -> None:
     """Raise Invalid for what cannot be the handle of a model. Keys and extras are looked for when it is found."""
     if handle.strip() != BUILT_IN and not _URL.fullmatch(handle.strip()):
         _parse_handle(handle.strip())
+
+
+def offered_tools(handle: str) -> tuple[str, ...]:
+    """Return the tools that the provider of a model may run itself, by the handle: some of its models may lack them."""
+    handle = handle.strip()
+    match = _URL.fullmatch(handle)
+    if handle == BUILT_IN:
+        return ()
+    provider = "" if match else _parse_handle(handle)[0]
+    if provider in (RECORDED, RECORDING):  # the recorded model says what it has
+        return tuple(PROVIDER_TOOLS)
+    if match or provider in OWN:
+        protocol = match[1] if match else OWN[provider].protocol
+        return tuple((AnthropicMessages if protocol == "anthropic" else OpenAIChat).PROVIDER_TOOLS)
+    return tuple(name for name, tool in PROVIDER_TOOLS.items() if provider in tool.makers)
 
 
 def _parse_handle(handle: str) -> tuple[str, str]:
