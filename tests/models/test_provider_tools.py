@@ -110,8 +110,8 @@ def stream_of(content: list[dict[str, Any]]) -> list[Move]:
 async def test_blocks_of_all_kinds_go_back_in_their_order_as_they_came(is_streamed: bool) -> None:
     TheirMessage.model_validate({**HEAD, "content": CONTENT, "usage": USAGE})  # the shape is theirs
 
-    def play(_asked: Asked) -> list[Move]:
-        return stream_of(CONTENT) if is_streamed else whole({**HEAD, "content": CONTENT, "usage": USAGE})
+    def play(asked: Asked) -> list[Move]:
+        return stream_of(CONTENT) if asked.json.get("stream") else whole({**HEAD, "content": CONTENT, "usage": USAGE})
 
     async with loopback(play) as server:
         model = AnthropicMessages("anthropic:m", server.url.removesuffix("/v1"), "m")
@@ -123,7 +123,8 @@ async def test_blocks_of_all_kinds_go_back_in_their_order_as_they_came(is_stream
     assert reply.usage == Usage(9, 9, searches=3)
     body: Any = server.asked[1].json
     assert body["messages"][1]["content"] == [block for block in CONTENT if block.get("text") != ""]
-    assert body["tools"] == [{"type": "web_search_20250305", "name": "web_search", "max_uses": MAX_USES}]
+    cache = {"cache_control": {"type": "ephemeral"}}
+    assert body["tools"] == [{"type": "web_search_20250305", "name": "web_search", "max_uses": MAX_USES, **cache}]
 
 
 def test_a_reply_of_which_a_part_was_changed_goes_back_without_any() -> None:

@@ -18,9 +18,7 @@ def provider_tool(name: str) -> Tool:
     name = name.removeprefix(PREFIX)
     if name not in PROVIDER_TOOLS:
         names = [PREFIX + known for known in PROVIDER_TOOLS]
-        raise Invalid(
-            f"providers have no tool {PREFIX + name!r} that is known here; {did_you_mean(PREFIX + name, names)}"
-        )
+        raise Invalid(f"no provider has a tool {PREFIX + name!r}; {did_you_mean(PREFIX + name, names)}")
 
     def run() -> None:
         raise ToolFailed(f"{name} is run by the provider; use it without a call, or go on without")

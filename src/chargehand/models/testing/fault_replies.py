@@ -268,6 +268,11 @@ class ChatProtocol:
         return b"data: " + dump({**self._body("chat.completion.chunk", choices), "usage": usage}) + b"\n\n"
 
 
+def _deltas(kind: str, field: str, text: str) -> list[Json]:
+    """A text in pieces, as changes of a block of Anthropic's protocol."""
+    return [{"type": kind, field: piece} for piece in _pieces(text)]
+
+
 class MessagesProtocol:
     """Anthropic's messages protocol."""
 
@@ -308,17 +313,17 @@ class MessagesProtocol:
         match block.get("type"):
             case "thinking":
                 opened = {**block, "thinking": "", "signature": ""}
-                deltas = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(str(block["thinking"]))]
+                deltas += _deltas("thinking_delta", "thinking", str(block["thinking"]))
                 deltas.append({"type": "signature_delta", "signature": block["signature"]})
             case "text":
                 citations = cast("list[Json]", block.get("citations") or [])
                 opened = {"type": "text", "text": ""}
-                deltas = [{"type": "text_delta", "text": piece} for piece in _pieces(str(block["text"]))]
-                deltas += [{"type": "citations_delta", "citation": citation} for citation in citations]
+                deltas += _deltas("text_delta", "text", str(block["text"]))
+                for citation in citations:
+                    deltas.append({"type": "citations_delta", "citation": citation})
             case "server_tool_use":
                 opened = {**block, "input": Raw(b"{}")}
-                pieces = _pieces(dump(cast("Json", block["input"])).decode())
-                deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+                deltas += _deltas("input_json_delta", "partial_json", dump(cast("Json", block["input"])).decode())
             case _:
                 pass
         frames = [self._event("content_block_start", index=index, content_block=opened)]
