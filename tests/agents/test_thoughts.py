@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
@@ -14,8 +15,9 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.state import TextKind, Work
 from chargehand.journal.memory import MemoryJournal
 from chargehand.models.http import Transport
-from chargehand.models.messages import Reply, Request
+from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
+from chargehand.models.openai_responses import OpenAIResponses
 from chargehand.models.testing.fault_server import FaultServer
 from chargehand.models.testing.thought_rules import RULES, THOUGHT
 from tests.agents.thinkers import ROUNDS, make_thinking_team, thinker
@@ -138,7 +140,31 @@ async def test_a_fallback_model_of_another_provider_works_without_them(of: str, 
         assert "ostrich" in str(result.answer)
         refused = server.requests[to] - 1
     assert server.requests[of] == 2
-    assert refused == (0 if to == "thinking-bound" else 1)  # it says once that a thought is missing
+    # it says once that a thought is missing; OpenAI takes calls without ids, which name no thought
+    assert refused == (0 if to in ("thinking-bound", "reasoning") else 1)
+
+
+async def test_a_run_goes_back_to_a_model_with_what_that_thought_itself() -> None:
+    """Each round is answered by another model than the round before."""
+    async with serving() as (server, make):
+        models = [make("reasoning"), make("thinking")]
+        seen: list[list[Message]] = []
+
+        class Alternating:
+            card = models[0].card
+
+            async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+                seen.append(list(request.messages))
+                return await models[(len(seen) - 1) % 2].reply(request, hear)
+
+        result = await make_thinking_team([Alternating()], MemoryJournal()).run("Look", run="r")
+    assert result.ending == "complete"
+    assert len(seen) == ROUNDS
+    assert server.requests == {"reasoning": 2, "thinking": 2}  # the second is told once that it did not think before
+    [kept] = [message.kept for message in seen[-1] if message.kept is not None]  # the second was asked not to think
+    [thought] = [part for part in kept.parts if part.kind == "reasoning"]
+    written = cast("OpenAIResponses", models[0])._write_input(seen[-1])
+    assert [item for item in written if item is thought.data], "it is sent back to the one that wrote it"
 
 
 async def test_a_history_that_was_cut_goes_on_without_the_thoughts_that_are_refused() -> None:

@@ -13,6 +13,7 @@ from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.http import Transport
 from chargehand.models.model import Model
 from chargehand.models.openai import OpenAIChat
+from chargehand.models.openai_responses import OpenAIResponses
 from chargehand.models.testing.thought_rules import RULES
 from chargehand.team import Team
 from chargehand.tools.tool import tool
@@ -25,10 +26,12 @@ ROUNDS = 3
 """Replies of the worker's model: two calls of tools, one after the other, and the result."""
 
 
+_MODELS = {"/chat/completions": OpenAIChat, "/responses": OpenAIResponses, "/messages": AnthropicMessages}
+
+
 def thinker(mode: str, url: str, transport: Transport | None = None) -> Model:
     """A model whose server follows the rule of a mode."""
-    speaks_chat = RULES[mode].path == "/chat/completions" if mode in RULES else True
-    make = OpenAIChat if speaks_chat else AnthropicMessages
+    make = _MODELS[RULES[mode].path] if mode in RULES else OpenAIChat
     return make(f"test:{mode}", url, f"model-{mode}", "key", transport=transport)
 
 

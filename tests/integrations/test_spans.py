@@ -108,6 +108,8 @@ def test_a_traceparent_is_read_as_the_w3c_says(text: str, context: TraceContext 
     [
         ("openai:gpt-5-mini", "openai", "gpt-5-mini"),
         ("openai+http://127.0.0.1:1/v1#local", "openai", "local"),
+        ("openai-responses:gpt-5-mini", "openai", "gpt-5-mini"),
+        ("openai-responses+http://127.0.0.1:1/v1#local", "openai", "local"),
         ("google:gemini-3", "gcp.gemini", "gemini-3"),
         ("demo", "demo", "demo"),
     ],

@@ -12,6 +12,7 @@ from chargehand.models.guard import Guarded
 from chargehand.models.http import Timeouts
 from chargehand.models.messages import Effort, Message, Reply, Request, Settings, ToolSpec
 from chargehand.models.openai import OpenAIChat
+from chargehand.models.openai_responses import OpenAIResponses
 from chargehand.models.refused_fields import FieldMemory
 from chargehand.models.testing.fault_server import FaultServer
 from chargehand.models.testing.field_rules import FIELD_MODES
@@ -22,7 +23,11 @@ from tests.support.hearing import hear_answer
 
 PATIENT = Timeouts(connect=20.0, first=20.0, whole=20.0, idle=20.0, total=30.0)
 TOOL = ToolSpec("add", "adds", Raw(b'{"type":"object","properties":{}}'))
-MODELS: dict[str, type[HttpModel]] = {"openai": OpenAIChat, "anthropic": AnthropicMessages}
+MODELS: dict[str, type[HttpModel]] = {
+    "openai": OpenAIChat,
+    "responses": OpenAIResponses,
+    "anthropic": AnthropicMessages,
+}
 
 
 def asking(settings: Settings, *tools: ToolSpec) -> Request:
@@ -30,7 +35,8 @@ def asking(settings: Settings, *tools: ToolSpec) -> Request:
 
 
 def model_at(protocol: str, url: str, name: str = "m") -> HttpModel:
-    made = OpenAIChat if protocol == "openai" else AnthropicMessages
+    made = MODELS[protocol]
+    assert issubclass(made, OpenAIChat | OpenAIResponses | AnthropicMessages)
     return made(f"{protocol}:{name}", url, name, "key-1", timeouts=PATIENT)
 
 
@@ -41,7 +47,10 @@ CALLS = {
     ("always-thinks", "anthropic"): 2,  # with thinking on no temperature is sent in the first place
     ("never-thinks", "openai"): 2,
     ("never-thinks", "anthropic"): 3,
+    ("always-thinks", "responses"): 4,
+    ("never-thinks", "responses"): 3,
     ("thinks-without-tools", "openai"): 2,
+    ("thinks-without-tools", "responses"): 1,
     ("thinks-without-tools", "anthropic"): 1,
 }
 
@@ -59,11 +68,13 @@ async def test_each_refused_field_costs_one_call_and_none_the_next_time(
             request = asking(ALL, TOOL)
             first = await model.reply(request, hear)
             assert first.text == "hello"
-            assert server.requests[mode] == CALLS[mode, protocol]
-            assert bool(first.notice) is (CALLS[mode, protocol] > 1)
+            # a summary of the thoughts is asked for where somebody hears the reply
+            calls = CALLS[mode, protocol] + (streamed and protocol == "responses" and mode != "thinks-without-tools")
+            assert server.requests[mode] == calls
+            assert bool(first.notice) is (calls > 1)
             second = await model.reply(request, hear)
             assert (second.text, second.notice) == ("hello", "")
-            assert server.requests[mode] == CALLS[mode, protocol] + 1
+            assert server.requests[mode] == calls + 1
     assert "".join(heard) == ("hellohello" if streamed else "")
 
 
@@ -127,6 +138,17 @@ async def test_a_level_that_is_refused_becomes_the_nearest_that_the_model_has(ef
     assert other.text == "hi"
     assert bodies[-2]["reasoning_effort"] == sent
     assert bodies[-1]["reasoning_effort"] == "low", "only the refused level is replaced"
+
+
+async def test_a_level_that_the_responses_api_refuses_becomes_the_nearest() -> None:
+    async with FaultServer() as server:
+        model = model_at("responses", server.url("always-thinks"))
+        async with closing(model):
+            request = asking(Settings(effort="max"))
+            await model.reply(request, hear_answer([]))
+            assert model._write(request, 9, None)["reasoning"] == {"effort": "high"}
+            assert model._write(asking(Settings(effort="low")), 9, None)["reasoning"] == {"effort": "low"}
+            assert "reasoning" not in model._write(asking(Settings()), 9, hear_answer([]))
 
 
 async def test_without_tools_a_model_thinks_that_cannot_with_them() -> None:

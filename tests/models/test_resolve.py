@@ -42,9 +42,13 @@ def guarded(model: Model) -> Guarded:
 @pytest.mark.parametrize(
     ("handle", "url", "name"),
     [
-        ("openai:gpt-5", "https://api.openai.com/v1/chat/completions", "gpt-5"),
-        ("openai/gpt-5", "https://api.openai.com/v1/chat/completions", "gpt-5"),
-        (" OpenAI:gpt-5 ", "https://api.openai.com/v1/chat/completions", "gpt-5"),
+        ("openai:gpt-5", "https://api.openai.com/v1/responses", "gpt-5"),
+        ("openai/gpt-5", "https://api.openai.com/v1/responses", "gpt-5"),
+        (" OpenAI:gpt-5 ", "https://api.openai.com/v1/responses", "gpt-5"),
+        ("openai:gpt-4o", "https://api.openai.com/v1/chat/completions", "gpt-4o"),
+        ("openai-chat:gpt-5", "https://api.openai.com/v1/chat/completions", "gpt-5"),
+        ("openai-responses:gpt-4o", "https://api.openai.com/v1/responses", "gpt-4o"),
+        ("openai-responses+http://host:99/v1#gpt-oss:20b", "http://host:99/v1/responses", "gpt-oss:20b"),
         ("anthropic:claude-x", "https://api.anthropic.com/v1/messages", "claude-x"),
         ("openrouter:meta/llama:free", "https://openrouter.ai/api/v1/chat/completions", "meta/llama:free"),
         ("openrouter/meta/llama:free", "https://openrouter.ai/api/v1/chat/completions", "meta/llama:free"),
@@ -74,6 +78,37 @@ def test_the_demo_model_needs_nothing_and_no_guard() -> None:
     assert not isinstance(model, Guarded)
     assert model.card.notice
     assert model.card.price(Usage(1000, 1000)) in (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("base", "api"),
+    [
+        ("https://eu.api.openai.com/v1", "responses"),
+        ("http://127.0.0.1:4000/v1", "chat/completions"),
+        ("https://my.openai.azure.com/openai/v1", "chat/completions"),
+        ("https://api.openai.com.example/v1", "chat/completions"),
+    ],
+)
+def test_models_that_reason_are_called_by_chat_completions_at_other_addresses(base: str, api: str) -> None:
+    def address(handle: str) -> str:
+        model = guarded(find_model(handle, environment(OPENAI_BASE_URL=base)))
+        return str(model._model._endpoint._url)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
+
+    assert address("openai:gpt-5") == f"{base}/{api}"
+    assert address("openai-responses:gpt-5") == f"{base}/responses"
+    assert address("openai-chat:gpt-5") == f"{base}/chat/completions"
+
+
+async def test_both_apis_of_openai_share_a_price_and_a_limit() -> None:
+    finder = Finder(environment())
+    models = [
+        guarded(finder.find(f"{provider}:gpt-5-mini")) for provider in ("openai", "openai-chat", "openai-responses")
+    ]
+    await finder.prepare()
+    assert len({model.card.rates for model in models}) == 1
+    assert all(model.card.is_priced for model in models)
+    assert len({id(model.limiter) for model in models}) == 1
+    await finder.close()
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ _PROVIDERS = {
     "bedrock": "aws.bedrock",
     "google": "gcp.gemini",
     "mistral": "mistral_ai",
+    "openai-chat": "openai",
+    "openai-responses": "openai",
     "xai": "x_ai",
 }
 """Names of providers that the conventions write differently from our handles."""
@@ -184,7 +186,7 @@ def split_handle(handle: str) -> tuple[str, str]:
     """The provider and the model that a handle names, such as `openai:gpt-5-mini` or `openai+http://box/v1#name`."""
     if "://" in handle:
         protocol, _, address = handle.partition("+")
-        return protocol, address.rpartition("#")[2]
+        return _PROVIDERS.get(protocol, protocol), address.rpartition("#")[2]
     provider, _, model = handle.partition(":")
     return _PROVIDERS.get(provider, provider), model or provider
 

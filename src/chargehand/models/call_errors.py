@@ -235,6 +235,8 @@ _ERROR_BODY = msgspec.json.Decoder(ErrorBody, strict=False)
 _ERROR = msgspec.json.Decoder(_Error | str, strict=False)
 _BY_TYPE = {
     "invalid_request_error": 400,
+    "invalid_prompt": 400,
+    "context_length_exceeded": 400,
     "authentication_error": 401,
     "billing_error": 402,
     "permission_error": 403,

@@ -323,7 +323,7 @@ PATIENCE = Timeouts(whole=60.0, total=120.0)
 _MOST_TEXTS = 64
 _MOST_CHARACTERS = 400_000
 _WIDEST = 16_384
-_SPEAKING = [name for name, place in OWN.items() if place.protocol == "openai"]
+_SPEAKING = [name for name, place in OWN.items() if place.protocol == "openai" and not place.api]
 _ONE = Settings(max_tokens=1)  # nothing is written: no tokens are to be set aside for it
 
 

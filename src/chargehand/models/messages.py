@@ -240,8 +240,14 @@ class Request(Struct, frozen=True, gc=False):
 # --- what a model thought, for people
 
 
-_THOUGHTS = ("reasoning_content", "thinking", "reasoning", "reasoning_details", "response")
-"""The kinds of kept parts that hold readable thoughts. Those of the first kind that is there are shown."""
+_THOUGHTS = (
+    ("reasoning_content",),
+    ("thinking",),
+    ("reasoning", "commentary"),
+    ("reasoning_details",),
+    ("response",),
+)
+"""The kinds of kept parts that hold readable thoughts. Those of the first line of which one is there are shown."""
 _TEXTS = ("thinking", "text", "summary", "content", "parts")
 
 
@@ -249,8 +255,8 @@ def thought_text(kept: Kept | None) -> str:
     """Return what a model thought, as far as its provider shows it; empty: nothing can be read."""
     if kept is None:
         return ""
-    for kind in _THOUGHTS:
-        texts = [_readable(msgspec.json.decode(part.data)) for part in kept.parts if part.kind == kind]
+    for kinds in _THOUGHTS:
+        texts = [_readable(msgspec.json.decode(part.data)) for part in kept.parts if part.kind in kinds]
         if any(texts):
             return "".join(texts)
     return ""
@@ -264,6 +270,9 @@ def _readable(value: object) -> str:
     if not isinstance(value, dict):
         return ""
     fields = cast("dict[str, object]", value)
+    if isinstance(summary := fields.get("summary"), list):  # of paragraphs
+        paragraphs = "\n\n".join(map(_readable, cast("list[object]", summary)))
+        return paragraphs or _readable(fields.get("content"))
     return next((text for name in _TEXTS if (text := _readable(fields.get(name)))), "")
 
 

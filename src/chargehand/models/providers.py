@@ -3,12 +3,14 @@
 import re
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.models.http import PATIENCE, Timeouts
 from chargehand.models.limits import Pace
 
 WireProtocolName: TypeAlias = Literal["openai", "anthropic"]
+OpenAIApi: TypeAlias = Literal["", "chat", "responses"]
+"""Which API of OpenAI's is spoken; empty: that goes by the host and the name of the model."""
 BUILT_IN = "demo"
 """The model that needs no key, no network and no language model; it is used where no other is named."""
 LOCAL = "local"
@@ -43,6 +45,16 @@ class Place(Struct, frozen=True):
     window: int = 128_000
     pace: Pace = Pace()
     timeouts: Timeouts = PATIENCE
+    api: OpenAIApi = ""
+
+
+_OPENAI = Place(
+    protocol="openai",
+    url="https://api.openai.com/v1",
+    key="OPENAI_API_KEY",
+    base="OPENAI_BASE_URL",
+    headers="OPENAI_CUSTOM_HEADERS",
+)
 
 
 def _server(name: str, url: str, pace: Pace) -> Place:
@@ -61,13 +73,9 @@ def _server(name: str, url: str, pace: Pace) -> Place:
 
 
 OWN: dict[str, Place] = {
-    "openai": Place(
-        protocol="openai",
-        url="https://api.openai.com/v1",
-        key="OPENAI_API_KEY",
-        base="OPENAI_BASE_URL",
-        headers="OPENAI_CUSTOM_HEADERS",
-    ),
+    "openai": _OPENAI,
+    "openai-chat": structs.replace(_OPENAI, api="chat"),
+    "openai-responses": structs.replace(_OPENAI, api="responses"),
     "anthropic": Place(
         protocol="anthropic",
         url="https://api.anthropic.com",
@@ -110,7 +118,6 @@ OTHERS: dict[str, str] = {
     "mistral": "",
     "moonshotai": "",
     "nebius": "",
-    "openai-responses": "OPENAI_API_KEY",
     "ovhcloud": "",
     "sambanova": "",
     "together": "",
@@ -130,6 +137,22 @@ VARIABLES: dict[str, dict[str, str]] = {
     "heroku": {"base_url": "HEROKU_INFERENCE_URL"},
     "litellm": {"api_base": "LITELLM_BASE_URL"},
 }
+
+
+_REASONS = re.compile(
+    r"(?:ft:)?(?:gpt-(?:[5-9]|[1-9]\d)(?![a-z\d])(?!-chat|.*-search)|o[1-9](?![a-z\d])|codex-)", re.IGNORECASE
+)
+"""Models of OpenAI that reason, and whatever comes later. gpt-5-chat does not; those for search speak only chat."""
+
+
+def reasons(name: str) -> bool:
+    """Return whether a model of OpenAI reasons, by its name."""
+    return _REASONS.match(name) is not None
+
+
+def is_openai(host: str) -> bool:
+    """Return whether a host is OpenAI's own, in any region."""
+    return host == "api.openai.com" or host.endswith(".api.openai.com")
 
 
 def is_in_process(handle: str) -> bool:

@@ -55,16 +55,23 @@ _RULES = (
     _rule("service_tier", "service tier"),
     _rule("parallel_tool_calls"),
     _rule("stream_options"),
+    _rule("reasoning.summary", "reasoning summaries"),
+    _rule("reasoning.effort", "reasoning_effort"),
     _rule("reasoning_effort", "reasoning.effort"),
     _rule("thinking"),
     _rule("output_config.effort", "effort", "output_config"),
     _rule("thinking", "reasoning_effort", "reasoning.effort", "reasoning", "effort"),
 )
-_EFFORT_PATHS = ("reasoning_effort", "output_config.effort", "thinking")
+_EFFORT_PATHS = ("reasoning_effort", "reasoning.effort", "output_config.effort", "thinking")
 """Fields whose value is a level of thinking: a refused one is replaced by the nearest that the error names."""
 CHAT_NAMES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 """Fields of OpenAI's chat protocol that no request can do without, and what else servers call them."""
-_KEPT = frozenset(("model", "messages", "system", "tools", "response_format", "output_config", "stream", *CHAT_NAMES))
+_KEPT = frozenset(
+    (
+        *("model", "messages", "system", "tools", "response_format", "output_config", "stream", *CHAT_NAMES),
+        *("input", "store", "text", "max_output_tokens"),
+    )
+)
 _UNKNOWN = r"unsupported|not supported|unknown|unrecognized|unexpected|extra|not permitted"
 UNKNOWN_FIELD = re.compile(_UNKNOWN, re.IGNORECASE)
 _REFUSED = re.compile(

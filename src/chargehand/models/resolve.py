@@ -2,9 +2,11 @@
 
     demo                                    no key, no network, no language model
     openai:NAME  anthropic:NAME             with OPENAI_API_KEY, ANTHROPIC_API_KEY
+    openai-chat:NAME  openai-responses:NAME the same as openai:NAME, with one API or the other
     openrouter:NAME                         with OPENROUTER_API_KEY
     ollama:NAME  vllm:NAME  llamacpp:NAME   a server on this machine, or at OLLAMA_BASE_URL and so on
     openai+http://HOST:PORT/v1#NAME         any server that speaks OpenAI's chat protocol
+    openai-responses+http://HOST/v1#NAME    any server that speaks OpenAI's Responses API
     anthropic+https://HOST#NAME             any server that speaks Anthropic's messages protocol
     recorded:FILE                           replays calls that were recorded
     recording:FILE#HANDLE                   the model HANDLE, with its calls recorded
@@ -50,7 +52,9 @@ from chargehand.models.providers import (
     Place,
     WireProtocolName,
     extra_of,
+    is_openai,
     key_variable,
+    reasons,
     without_secrets,
 )
 from chargehand.models.rates import Price
@@ -65,7 +69,7 @@ Lookup: TypeAlias = Callable[[str], str | None]
 
 _WINDOW = 128_000
 _URL = re.compile(
-    r"(openai|anthropic)\+(https?://(?:[^@/#\s]*@)?(?:\[[^\]\s]*\]|[^:/#@\s]+)(?::\d+)?(?:/[^#:\s]*)?)"
+    r"(openai-responses|openai|anthropic)\+(https?://(?:[^@/#\s]*@)?(?:\[[^\]\s]*\]|[^:/#@\s]+)(?::\d+)?(?:/[^#:\s]*)?)"
     r"(?:\#|:(?!\d+(?:[/:\#]|$)))(.+)"
 )
 _PLAIN = re.compile(r"([A-Za-z0-9_.-]+)[:/](.+)")
@@ -102,7 +106,7 @@ class Reach(Struct, frozen=True):
 
     handle: str
     provider: str
-    """As in the handle; nothing for a handle with a URL."""
+    """As in the handle, without the API; nothing for a handle with a URL."""
     name: str
     place: Place
     url: str
@@ -243,17 +247,19 @@ class Finder:
         return Recorder(self.find(recorded), Path(path), secrets=self._keys)
 
     def reach(self, handle: str, options: Options) -> Reach | None:
-        """Where a model is that speaks one of the two protocols; None for any other. Raises Invalid as `find` does."""
+        """Where a model is that speaks one of our protocols; None for any other. Raises Invalid as `find` does."""
         if match := _URL.fullmatch(handle):
             protocol: WireProtocolName = "anthropic" if match[1] == "anthropic" else "openai"
             provider = ""
             name = match[3]
-            place = Place(protocol=protocol, url=match[2], key="", base="", needs_key=False)
+            api = "responses" if match[1] == "openai-responses" else "chat"
+            place = Place(protocol=protocol, url=match[2], key="", base="", needs_key=False, api=api)
         else:
             provider, name = _parse_handle(handle)
             if provider not in OWN:
                 return None
             place = OWN[provider]
+            provider = "openai" if place.api else provider
         url = _checked_url(handle, options.get("base_url") or self._ask(place.base) or place.url)
         variable = options.get("variable", "") or place.key
         key = self._key(handle, options, variable, needed=place.needs_key and url == place.url)
@@ -427,8 +433,19 @@ def _http_model(reach: Reach, transport: Transport | None, options: Options) -> 
     )
     if reach.place.protocol == "anthropic":
         return AnthropicMessages(reach.handle, reach.url, reach.name, reach.key, **endpoint)
+    if _speaks_responses(reach):
+        from chargehand.models.openai_responses import OpenAIResponses  # noqa: PLC0415 - loaded only where it is used
+
+        return OpenAIResponses(reach.handle, reach.url, reach.name, reach.key, **endpoint)
     reports_cost = reach.place.reports_cost
     return OpenAIChat(reach.handle, reach.url, reach.name, reach.key, reports_cost=reports_cost, **endpoint)
+
+
+def _speaks_responses(reach: Reach) -> bool:
+    """Whether a model is called by the Responses API: those of OpenAI that reason, and where the handle says so."""
+    if reach.place.api:
+        return reach.place.api == "responses"
+    return reach.provider == "openai" and is_openai(urlsplit(reach.url).netloc) and reasons(reach.name)
 
 
 def _checked_url(handle: str, url: str) -> str:

@@ -1,4 +1,4 @@
-"""What both protocols share: a model behind a URL, and replies read strictly."""
+"""What all protocols share: a model behind a URL, and replies read strictly."""
 
 import asyncio
 import re
@@ -44,7 +44,8 @@ _T = TypeVar("_T")
 _LONG = 100_000  # bytes of a reply that hold the event loop up if they are read on it
 _SPOILT = re.compile(
     r"(?:invalid|corrupted)\W{1,3}(?:thought.?)?signature|bound to a different conversation"
-    r"|blocks? .{0,80}cannot be modified",
+    r"|blocks? .{0,80}cannot be modified|invalid_encrypted_content|encrypted content .{0,200}could not be verified"
+    r"|was provided without its required|Items are not persisted",
     re.IGNORECASE | re.DOTALL,
 )
 """What a provider says of a kept part that it does not take back, because something before it has changed."""
@@ -283,7 +284,7 @@ class HttpModel(ABC):
 
         A provider may tie a thought to all that was said before it, which is cut when it grows too long.
         """
-        if status != 400 or not _SPOILT.search(words):
+        if status not in (400, 404) or not _SPOILT.search(words):
             return False
         parts = [part for message in request.messages for part in self._own_parts(message)]
         self._refused |= dict.fromkeys(bytes(part.data) for part in parts)

@@ -1,4 +1,4 @@
-"""What the fault server sends: replies as OpenAI's chat protocol and Anthropic's messages protocol write them."""
+"""What the fault server sends: replies as OpenAI's two APIs and Anthropic's messages protocol write them."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +31,13 @@ _MESSAGES_FINISHES: dict[Finish, str] = {
     "refused": "refusal",
     "paused": "pause_turn",
 }
+_STATES: dict[Finish, tuple[str, str | None]] = {
+    "stop": ("completed", None),
+    "tools": ("completed", None),
+    "length": ("incomplete", "max_output_tokens"),
+    "refused": ("incomplete", "content_filter"),
+}
+_UNNUMBERED = b'"sequence_number":0'
 _MARKER = re.compile(r"\[\[tool:([A-Za-z0-9_-]{1,64})\s*(.*?)\]\]", re.DOTALL)
 
 
@@ -105,7 +112,7 @@ class Exchange(Struct, frozen=True):
     @property
     def unfinished_events(self) -> list[bytes]:
         """The events of the answer up to its last words: nothing says that it is over."""
-        ends = (b'"finish_reason":"', b"message_delta")
+        ends = (b'"finish_reason":"', b"message_delta", b"event: response.completed", b"event: response.incomplete")
         events = self.events
         return events[: next(at for at, frame in enumerate(events) if any(end in frame for end in ends))]
 
@@ -169,8 +176,8 @@ def echo(body: Json) -> Reply:
 
     `[[tool:NAME {"some": "arguments"}]]` in a user's message is such a marker; there may be several.
     """
-    messages = body.get("messages")
-    entries = cast("Sequence[object]", messages) if isinstance(messages, list) else ()
+    messages = body.get("messages", body.get("input"))
+    entries = cast("Sequence[object]", messages) if isinstance(messages, list) else [messages]
     last = _text(entries[-1]) if entries else ""
     calls = tuple(
         ToolCall(id=f"call_{number}", name=name, arguments=arguments.strip() or "{}")
@@ -190,7 +197,7 @@ def _text(message: object) -> str:
         return " ".join(words for block in cast("list[object]", message) if (words := _text(block)))
     if isinstance(message, dict):
         fields = cast("Json", message)
-        return _text(fields.get("text") or fields.get("content") or "")
+        return _text(fields.get("text") or fields.get("content") or fields.get("output") or "")
     return ""
 
 
@@ -380,3 +387,124 @@ class MessagesProtocol:
             return msgspec.json.decode(call.arguments)
         except msgspec.DecodeError:
             return call.arguments
+
+
+class ResponsesProtocol:
+    """OpenAI's Responses API."""
+
+    def whole(self, reply: Reply) -> Json:
+        return self._response(reply, self._items(reply))
+
+    def events(self, reply: Reply) -> list[bytes]:
+        begun = {**self._response(reply, []), "status": "in_progress", "usage": None, "incomplete_details": None}
+        frames = [self._event(kind, response=begun) for kind in ("response.created", "response.in_progress")]
+        frames.append(self._event("keepalive"))
+        items = self._items(reply)
+        for index, item in enumerate(items):
+            frames += self._item_events(index, item)
+        frames.append(self._event(f"response.{_STATES[reply.finish][0]}", response=self._response(reply, items)))
+        return [frame.replace(_UNNUMBERED, b'"sequence_number":%d' % at) for at, frame in enumerate(frames)]
+
+    def call_events(self, first: int, rest: int, call: ToolCall, kept: Sequence[KeptPart] = ()) -> list[bytes]:  # noqa: ARG002 - thoughts are items of their own
+        item = self._call(call, f"fc_{call.id}")
+        added = {"output_index": first, "item": {**item, "status": "in_progress", "arguments": ""}}
+        told = {"output_index": rest, "item_id": item["id"]}
+        kind = "response.function_call_arguments"
+        return [
+            self._event("response.output_item.added", **added),
+            *(self._event(f"{kind}.delta", **told, delta=piece) for piece in _pieces(call.arguments)),
+            self._event(f"{kind}.done", **told, name=call.name, arguments=call.arguments),
+            self._event("response.output_item.done", output_index=first, item=item),
+        ]
+
+    def error(self, status: int, message: str) -> Json:
+        kind = "server_error" if status >= 500 else "invalid_request_error"
+        code = "invalid_encrypted_content" if "could not be verified" in message else None
+        return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+    def stream_error(self, message: str) -> bytes:
+        return self._event("error", code="server_error", message=message, param=None)
+
+    def empty(self) -> tuple[bytes, list[bytes]]:
+        reply = Reply("", usage=Usage(1, 0))
+        frames = self.events(reply)
+        return dump(self._response(reply, [])), [
+            frames[0],
+            self._event("response.completed", response=self._response(reply, [])),
+        ]
+
+    def _items(self, reply: Reply) -> list[Json]:
+        """Thoughts, words and calls. The id of each that follows a thought names the thought."""
+        items = [msgspec.json.decode(part.data, type=Json) for part in _parts(reply.kept)]
+        thought = str(items[-1]["id"]).removeprefix("rs_") if items else "1"
+        if reply.text or not reply.calls:
+            part: Json = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
+            message: Json = {"id": f"msg_{thought}", "type": "message", "role": "assistant", "content": [part]}
+            items.append({**message, "status": "completed"})
+        before = f"fc_{thought}_" if reply.kept else "fc_"
+        return items + [self._call(call, before + call.id) for call in reply.calls]
+
+    def _call(self, call: ToolCall, id: str) -> Json:  # noqa: A002 - what the protocol calls it
+        names: Json = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
+        return {"id": id, "type": "function_call", "status": "completed", **names}
+
+    def _item_events(self, index: int, item: Json) -> list[bytes]:
+        """An item that begins empty, its pieces, and the whole of it."""
+        where: Json = {"output_index": index, "item_id": item["id"]}
+        if item["type"] == "function_call":
+            call = ToolCall(str(item["call_id"]), str(item["name"]), str(item["arguments"]))
+            old = dump(f"fc_{call.id}")
+            return [frame.replace(old, dump(item["id"])) for frame in self.call_events(index, index, call)]
+        if item["type"] == "reasoning":
+            begun: Json = {**item, "summary": []}
+            pieces = self._summary_events(where, cast("Sequence[Json]", item["summary"]))
+        else:
+            begun = {**item, "content": [], "status": "in_progress"}
+            pieces = self._content_events(where, cast("Sequence[Json]", item["content"])[0])
+        added = self._event("response.output_item.added", output_index=index, item=begun)
+        return [added, *pieces, self._event("response.output_item.done", output_index=index, item=item)]
+
+    def _content_events(self, where: Json, part: Json) -> list[bytes]:
+        where = {**where, "content_index": 0}
+        kind = "response.output_text"
+        text = str(part["text"])
+        return [
+            self._event("response.content_part.added", **where, part={**part, "text": ""}),
+            *(self._event(f"{kind}.delta", **where, delta=piece, logprobs=[]) for piece in _pieces(text)),
+            self._event(f"{kind}.done", **where, text=text, logprobs=[]),
+            self._event("response.content_part.done", **where, part=part),
+        ]
+
+    def _summary_events(self, where: Json, summary: Sequence[Json]) -> list[bytes]:
+        frames: list[bytes] = []
+        kind = "response.reasoning_summary"
+        for index, part in enumerate(summary):
+            here = {**where, "summary_index": index}
+            frames.append(self._event(f"{kind}_part.added", **here, part={**part, "text": ""}))
+            frames += [self._event(f"{kind}_text.delta", **here, delta=piece) for piece in _pieces(str(part["text"]))]
+            frames.append(self._event(f"{kind}_text.done", **here, text=part["text"]))
+            frames.append(self._event(f"{kind}_part.done", **here, part=part))
+        return frames
+
+    def _response(self, reply: Reply, items: Sequence[Json]) -> Json:
+        status, reason = _STATES[reply.finish]
+        body: Json = {"id": "resp_1", "object": "response", "created_at": 0, "status": status, "model": MODEL}
+        body |= {"error": None, "incomplete_details": reason and {"reason": reason}, "output": items}
+        body |= {"instructions": None, "metadata": {}, "parallel_tool_calls": True, "temperature": 1.0, "top_p": 1.0}
+        body |= {"tool_choice": "auto", "tools": [], "store": False, "service_tier": "default"}
+        if reply.usage is not None:
+            body["usage"] = self._usage(reply.usage)
+        return body
+
+    def _usage(self, usage: Usage) -> Json:
+        written = usage.cache_written + usage.cache_written_hour
+        return {
+            "input_tokens": usage.input,
+            "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": written},
+            "output_tokens": usage.output,
+            "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+            "total_tokens": usage.input + usage.output,
+        }
+
+    def _event(self, kind: str, **fields: object) -> bytes:
+        return b"event: " + kind.encode() + b"\ndata: " + dump({"type": kind, **fields, "sequence_number": 0}) + b"\n\n"

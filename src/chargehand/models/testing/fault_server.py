@@ -33,13 +33,14 @@ from chargehand.models.testing.fault_replies import (
     Exchange,
     Json,
     MessagesProtocol,
+    ResponsesProtocol,
     Sending,
     WireProtocol,
     dump,
     echo,
     send_whole,
 )
-from chargehand.models.testing.field_rules import FIELD_MODES, RefusedField, refusals
+from chargehand.models.testing.field_rules import FIELD_MODES, ProtocolName, RefusedField, refusals
 from chargehand.models.testing.thought_rules import RULES, ThoughtRule
 
 ELSEWHERE = "elsewhere"
@@ -58,6 +59,8 @@ _DEEP = b'{"choices": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 _GARBAGE = b"SSH-2.0-OpenSSH_9.9\r\n\r\n" + bytes(range(256))
 _OK = b"HTTP/1.1 200 OK\r\n"
 _BAD_CHUNK = b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nwhat is this\r\n"
+_WORDS = (b'"content":"', b"text_delta", b"output_text.delta")
+"""What an event with a piece of the answer holds, in each protocol."""
 _CALL = ToolCall(id="call_1", name="look_up", arguments='{"word": "ostrich"}')
 _SAME_ID = ToolCall(id="call_1", name="send_mail", arguments='{"to": "everybody"}')
 _CUT_ARGUMENTS = replace(_CALL, arguments='{"word": "ostr')
@@ -94,7 +97,7 @@ def _send_cut_json(exchange: Exchange) -> Sending:
 
 def _send_pings(exchange: Exchange) -> Sending:
     events = exchange.events
-    ping = next((frame for frame in events if b'"ping"' in frame), events[0])
+    ping = next((frame for frame in events if b'"ping"' in frame or b'"keepalive"' in frame), events[0])
     return exchange.send_pieces(repeat(ping if exchange.stream else b"\n"), pause=_TICK)
 
 
@@ -112,7 +115,7 @@ def _send_endless_events(exchange: Exchange) -> Sending:
     if not exchange.stream:
         return _send_huge(exchange, b'{"text": "', b"a" * _BLOCK)
     events = exchange.events
-    words = next(frame for frame in events if b'"content":"' in frame or b"text_delta" in frame)
+    words = next(frame for frame in events if any(sign in frame for sign in _WORDS))
     before = b"".join(events[: events.index(words)])
     return _send_huge(exchange, before, words * (_BLOCK // len(words)))
 
@@ -150,7 +153,7 @@ def _send_wrong_index(exchange: Exchange) -> Sending:
     protocol = exchange.protocol
     good = protocol.call_events(0, 0, _CALL)
     events = protocol.events(_call_tools(_CALL))
-    at = events.index(good[0])
+    at = next(at for at, frame in enumerate(events) if _CALL.name.encode() in frame)
     bad = protocol.call_events(0, 7, _CALL)
     nameless = dump(protocol.whole(_call_tools(replace(_CALL, name=""))))
     return exchange.send(nameless, [*events[:at], *bad, *events[at + len(good) :]])
@@ -172,10 +175,16 @@ def _send_odd_lines(exchange: Exchange) -> Sending:
     return exchange.send(b"\r\n \t" + exchange.whole + b"\r\n", events)
 
 
+_NAMES: dict[type[WireProtocol], ProtocolName] = {
+    ChatProtocol: "openai",
+    ResponsesProtocol: "responses",
+    MessagesProtocol: "anthropic",
+}
+
+
 def _refuse_fields(rules: Sequence[RefusedField], exchange: Exchange) -> Sending:
     """Refuse the first field that the model does not take; answer where there is none."""
-    protocol = "anthropic" if isinstance(exchange.protocol, MessagesProtocol) else "openai"
-    refused = next(refusals(rules, protocol, exchange.request), None)
+    refused = next(refusals(rules, _NAMES[type(exchange.protocol)], exchange.request), None)
     if refused is None:
         return exchange.answer(exchange.reply)
     return send_whole(dump(refused.error(exchange.request)), 400)
@@ -470,7 +479,11 @@ class FaultConnection:
         self._writer.close()
 
 
-_PROTOCOLS: dict[str, WireProtocol] = {"/chat/completions": ChatProtocol(), "/messages": MessagesProtocol()}
+_PROTOCOLS: dict[str, WireProtocol] = {
+    "/chat/completions": ChatProtocol(),
+    "/responses": ResponsesProtocol(),
+    "/messages": MessagesProtocol(),
+}
 
 
 class FaultServer:
@@ -554,7 +567,7 @@ class FaultServer:
         protocol = next((protocol for end, protocol in _PROTOCOLS.items() if path.endswith(end)), None)
         mode = self._chosen(path, head)
         if protocol is None or mode not in (*FAULTS, ELSEWHERE):
-            hint = f"nothing at {path!r}: POST to /fault/<mode>/v1/chat/completions or /fault/<mode>/v1/messages"
+            hint = f"nothing at {path!r}: POST to /fault/<mode>/v1 and one of: {', '.join(_PROTOCOLS)}"
             return send_whole(dump({"error": {"message": hint, "modes": list(MODES)}}), 404)
         self.requests[mode] += 1
         try:

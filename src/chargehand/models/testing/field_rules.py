@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
-ProtocolName: TypeAlias = Literal["openai", "anthropic"]
+ProtocolName: TypeAlias = Literal["openai", "responses", "anthropic"]
 
 ABSENT = "absent"
 
@@ -28,6 +28,7 @@ class RefusedField(Struct, frozen=True):
     with_tools: bool = False
     """It is refused only in requests with tools."""
     code: str = "unsupported_parameter"
+    """What OpenAI's error calls it; empty: null."""
     blames: bool = True
     """Whether the error has the field apart from its words; only OpenAI's has."""
 
@@ -41,7 +42,7 @@ class RefusedField(Struct, frozen=True):
         message = self.words.format(value=value_at(body, self.path))
         if self.protocol == "anthropic":
             return {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
-        blamed = {"param": self.path, "code": self.code} if self.blames else {"param": None, "code": None}
+        blamed = {"param": self.path, "code": self.code or None} if self.blames else {"param": None, "code": None}
         return {"error": {"message": message, "type": "invalid_request_error", **blamed}}
 
 
@@ -78,6 +79,37 @@ REASONING: Sequence[RefusedField] = (
         code="unsupported_value",
     ),
     RefusedField(
+        "responses",
+        "temperature",
+        "Unsupported parameter: 'temperature' is not supported with this model.",
+        f"{_GITHUB}OpenHands/software-agent-sdk/issues/1837",
+        code="",
+    ),
+    RefusedField(
+        "responses",
+        "top_p",
+        "Unsupported parameter: 'top_p' is not supported with this model.",
+        f"{_GITHUB}npiv/chatblade/issues/100",
+    ),
+    RefusedField(
+        "responses",
+        "reasoning.effort",
+        "Unsupported value: '{value}' is not supported with the 'gpt-5.1' model. "
+        "Supported values are: 'none', 'low', 'medium', and 'high'.",
+        f"{_GITHUB}anomalyco/opencode/issues/4451",
+        takes=(ABSENT, "none", "low", "medium", "high"),
+        code="unsupported_value",
+    ),
+    RefusedField(
+        "responses",
+        "reasoning.summary",
+        "Your organization must be verified to generate reasoning summaries. Please go to: "
+        "https://platform.openai.com/settings/organization/general and click on Verify Organization. If you just "
+        "verified, it can take up to 15 minutes for access to propagate.",
+        f"{_GITHUB}OpenHands/software-agent-sdk/issues/987",
+        code="unsupported_value",
+    ),
+    RefusedField(
         "anthropic",
         "temperature",
         "`temperature` is deprecated for this model.",
@@ -105,6 +137,25 @@ PLAIN: Sequence[RefusedField] = (
         "Unrecognized request argument supplied: reasoning_effort",
         f"{_GITHUB}davidmigloz/langchain_dart/issues/712",
         blames=False,
+    ),
+    RefusedField(
+        "responses",
+        "include",
+        "Encrypted content is not supported with this model.",
+        f"{_GITHUB}pydantic/pydantic-ai/issues/3326",
+        code="",
+    ),
+    RefusedField(
+        "responses",
+        "reasoning.effort",
+        "Unsupported parameter: 'reasoning.effort' is not supported with this model.",
+        f"{_GITHUB}BoundaryML/baml/pull/2708",
+    ),
+    RefusedField(
+        "responses",
+        "reasoning.summary",
+        "Unsupported parameter: 'reasoning.summary' is not supported with this model.",
+        f"{_GITHUB}BerriAI/litellm/pull/38842",
     ),
     RefusedField(
         "anthropic",

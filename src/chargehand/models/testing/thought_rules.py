@@ -173,6 +173,52 @@ def _bound_thoughts(body: Json, _reply: Reply) -> Kept:
     return Kept((_part("thinking", {"type": "thinking", "thinking": _thought(body), "signature": signature}),))
 
 
+# --- OpenAI, Responses API: what follows a thought names it, and neither may come without the other
+
+
+def _items(body: Json) -> list[Json]:
+    items = body.get("input")
+    return [item for item in cast("list[Json]", items) if item.get("id")] if isinstance(items, list) else []
+
+
+def _encrypt(id: str, summary: object) -> str:  # noqa: A002 - what the protocol calls it
+    return "gAAA" + _digest("reasoning", id, summary)
+
+
+def _reasoning_problem(body: Json) -> str:
+    thoughts: set[str] = set()
+    items = _items(body)
+    for at, item in enumerate(items):
+        id = str(item["id"])  # noqa: A001 - what the protocol calls it
+        thought = "rs_" + id.split("_")[1]
+        if item.get("type") != "reasoning":
+            if thought.startswith("rs_sig") and thought not in thoughts:
+                return (
+                    f"Item '{id}' of type '{item['type']}' was provided without its required 'reasoning' item: "
+                    f"'{thought}'."
+                )
+            continue
+        thoughts.add(id)
+        content = str(item.get("encrypted_content", ""))
+        if content != _encrypt(id, item.get("summary")):
+            return f"The encrypted content {content[:4]}...{content[-4:]} could not be verified."
+        if at + 1 == len(items) or id.removeprefix("rs_") not in str(items[at + 1]["id"]):
+            return f"Item '{id}' of type 'reasoning' was provided without its required following item."
+    return ""
+
+
+def _reasoning_thoughts(body: Json, _reply: Reply) -> Kept | None:
+    if "reasoning.encrypted_content" not in cast("list[str]", body.get("include") or []):
+        return None
+    items = cast("list[Json]", body.get("input") or [])
+    reasoning = cast("Json", body.get("reasoning") or {})
+    text = f"{THOUGHT}I have read {len(items)} items."
+    summary = [{"type": "summary_text", "text": text}] if reasoning.get("summary") else []
+    id = f"rs_{_digest(items)}"  # noqa: A001 - what the protocol calls it
+    item = {"id": id, "type": "reasoning", "summary": summary, "encrypted_content": _encrypt(id, summary)}
+    return Kept((_part("reasoning", item),))
+
+
 RULES: dict[str, ThoughtRule] = {
     "deepseek": ThoughtRule(
         "answers as DeepSeek V4 does: refuses tool calls without their reasoning_content (chat completions)",
@@ -204,5 +250,16 @@ RULES: dict[str, ThoughtRule] = {
         ("https://platform.claude.com/docs/en/build-with-claude/preserved-thinking",),
         _bound_problem,
         _bound_thoughts,
+    ),
+    "reasoning": ThoughtRule(
+        "answers as OpenAI's models that reason do: refuses calls without their reasoning items (Responses API)",
+        "/responses",
+        (
+            "https://github.com/mastra-ai/mastra/issues/8738",
+            "https://github.com/continuedev/continue/issues/8933",
+            "https://github.com/openai/codex/issues/8145",
+        ),
+        _reasoning_problem,
+        _reasoning_thoughts,
     ),
 }
