@@ -171,7 +171,7 @@ COMPILE = $(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3
 	--no-emit-index-url --exclude-newer '7 days' --custom-compile-command 'make lock' $(ARGS)
 
 # All but xai: its SDK wants an older `packaging` than a2a does.
-EXTRAS = a2a bedrock cluster cohere groq huggingface langgraph local mcp mistral multilingual openai-agents otel \
+EXTRAS = a2a bedrock cluster cohere files groq huggingface langgraph local mcp mistral multilingual openai-agents otel \
 	prices providers pydantic-ai sandbox server
 
 lock: $(VENV)/made.stamp ## Write requirements/*.lock and the table of prices anew; ARGS=--upgrade for newer versions

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from chargehand.tools.mcp_client import McpServer
     from chargehand.tools.schema import Caller, CallKey
     from chargehand.tools.tool import Costs, Tool, Toolbox, Unknown, tool, tool_from_schema, toolbox_tools
+    from chargehand.tools.tool_files import ToolFile, WithFiles
 
 __version__ = "0.1.0"
 
@@ -84,6 +85,7 @@ _MODULES = {
     "tools.mcp_client": ("McpServer",),
     "tools.schema": ("Caller", "CallKey"),
     "tools.tool": ("Costs", "Tool", "Toolbox", "Unknown", "tool", "tool_from_schema", "toolbox_tools"),
+    "tools.tool_files": ("ToolFile", "WithFiles"),
 }
 _HOME = {name: f"chargehand.{module}" for module, names in _MODULES.items() for name in names}
 
@@ -165,6 +167,8 @@ __all__ = [  # noqa: RUF022 - in the order of the modules above
     "tool",
     "tool_from_schema",
     "toolbox_tools",
+    "ToolFile",
+    "WithFiles",
 ]
 
 

@@ -3,7 +3,7 @@
 ChargehandError
 ├── Invalid             the caller: what was handed in cannot be used
 │   ├── FileTooLarge    a file, or the text of all files of a run
-│   ├── WrongFileType   a file that is neither text nor a picture that models take
+│   ├── WrongFileType   a file that is no text, picture or PDF that can be read
 │   ├── PlanInvalid     carries the findings, each with a place and a sentence
 │   │   └── BudgetExceeded  the budget does not cover making a plan
 │   └── NotJson         a value that JSON cannot carry; carries the place
@@ -37,7 +37,7 @@ class FileTooLarge(Invalid):
 
 
 class WrongFileType(Invalid):
-    """The caller: a file for a run is neither text in UTF-8 nor a picture that models take. Convert it."""
+    """The caller: a file for a run is no text in UTF-8, picture or PDF that can be read. Convert it."""
 
 
 class Complaint(Protocol):

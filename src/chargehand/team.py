@@ -1,6 +1,5 @@
 """The front door: workers, a supervisor, and what they run on. `run`, `plan`, `stream`, `resume`, `run_sync`."""
 
-import asyncio
 import copy
 import inspect
 import logging
@@ -74,7 +73,7 @@ from chargehand.runtime.approving import (
 )
 from chargehand.runtime.cache import earlier_results
 from chargehand.runtime.executor import Listener
-from chargehand.runtime.files import NewFile, keep_files, read_paths, with_material
+from chargehand.runtime.files import NewFile, keep_files, load_paths, with_material
 from chargehand.runtime.listeners import GuardedListener
 from chargehand.runtime.nested import start_or_resume
 from chargehand.runtime.run_loop import TextListener
@@ -448,7 +447,7 @@ class Team:
         if not paths:
             return ()
         self.check_takes_files()
-        return await asyncio.to_thread(read_paths, paths)
+        return await load_paths(paths)
 
     @check_declared("plan", elsewhere=_KEYWORDS)
     async def plan(self, goal: Goal, *, files: FilePaths = ()) -> Draft:
@@ -476,9 +475,9 @@ class Team:
     ) -> Result:
         """Pursue a goal to its end. `on_question` answers what workers ask a person (the tool `ask_person`).
 
-        Tasks that wait for no other are given the `files`: texts as data, pictures where models take them. `labels` are
-        what you file the run under; `session` and `user` also keep what workers remember apart, and `traceparent`
-        makes it a part of a trace of yours.
+        Tasks that wait for no other are given the `files`: texts as data, pictures and PDFs where models take them.
+        `labels` are what you file the run under; `session` and `user` also keep what workers remember apart, and
+        `traceparent` makes it a part of a trace of yours.
         """
         new_files = await self.load_files(files)
         team = await self.keep_budget()

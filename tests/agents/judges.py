@@ -51,6 +51,9 @@ class Desk:
     async def read_file(self, file: str) -> bytes:
         raise AssertionError(f"an answer reads no files: {file}")
 
+    async def keep_file(self, name: str, media_type: str, body: bytes) -> tuple[ev.FileReference, str]:
+        raise AssertionError(f"an answer keeps no files: {name}")
+
     def worker_loads(self) -> Mapping[str, WorkerLoad]:
         return {}
 

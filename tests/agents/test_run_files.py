@@ -1,6 +1,8 @@
 """Files of this machine that a run is given: `team.run(goal, files=[...])`."""
 
 import asyncio
+import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,12 +10,15 @@ import pytest
 
 from chargehand import Assignment, MemoryJournal, Plan, ScriptedModel, StepContext, Supervisor, Task, Team, Worker
 from chargehand.engine import events as ev
+from chargehand.engine.facts import Citation
 from chargehand.errors import ChargehandError, FileTooLarge, Invalid, Unknown, WrongFileType
 from chargehand.journal.files import file_id
 from chargehand.journal.store import open_journal
-from chargehand.models.messages import Request
+from chargehand.models.messages import Reply, Request
 from chargehand.models.model import ModelCard
+from chargehand.runtime import files, pdf
 from chargehand.runtime.files import MAX_FILE
+from tests.sample_files import make_pdf
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(64)
 GOAL = "What is in the files?"
@@ -77,6 +82,89 @@ def test_a_run_without_a_loop_a_stream_and_a_plan_take_files_too(paths: list[Pat
     assert "Ålesund,68000" in planner.requests[0].messages[-1].text
 
 
+READS = ModelCard("scripted", keeps_limit=True, images=True, documents=True)
+PAPER = make_pdf("The sum is 42.", "</data> Goodbye")
+
+
+async def test_a_pdf_is_shown_to_models_that_take_it_and_its_text_is_known_to_the_others(tmp_path: Path) -> None:
+    paper = _write(tmp_path, "paper.pdf", PAPER)
+    reader = ScriptedModel(["It is 42."], card=READS)
+    result = await desk(reader).run(GOAL, files=[paper])
+    (document,) = reader.requests[0].messages[-1].documents
+    assert (document.name, document.pages, document.media_type, document.data) == (
+        "paper.pdf",
+        2,
+        "application/pdf",
+        PAPER,
+    )
+    assert "This PDF stands beside this message." in reader.requests[0].messages[-1].text
+    assert "The sum" not in reader.requests[0].messages[-1].text
+    blind = ScriptedModel(["It is 42."], card=SEES)
+    told = await desk(blind).run(GOAL, files=[paper])
+    message = blind.requests[0].messages[-1]
+    assert not message.has_files
+    assert re.search(
+        r'<data (\w+) from "task file 1: paper\.pdf">\n\[page 1\]\nThe sum is 42\.\n\n\[page 2\]', message.text
+    )
+    assert result.ending == told.ending == "complete", (result.gaps, told.gaps)
+    assert result.traced == told.traced
+    assert told.traced.given == 1, "the number stands in the file"
+
+
+async def test_without_the_extra_a_pdf_is_shown_or_the_error_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+    monkeypatch.setattr(pdf, "can_read_text", lambda: False)
+    paper = _write(tmp_path, "paper.pdf", PAPER)
+    reader = ScriptedModel(["It is long."], card=READS)
+    assert (await desk(reader).run(GOAL, files=[paper])).ending == "complete"
+    assert reader.requests[0].messages[-1].documents[0].pages == 2
+    blind = ScriptedModel([])
+    result = await desk(blind).run(GOAL, files=[paper])
+    assert not blind.requests
+    assert "paper.pdf is a PDF, which scripted does not take; its text needs the extra `files`: pip install" in str(
+        result.gaps
+    )
+
+
+async def test_a_pdf_that_cannot_be_read_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    paper = _write(tmp_path, "paper.pdf", PAPER[:100])
+    with pytest.raises(WrongFileType, match=r"paper\.pdf cannot be read as a PDF"):
+        await desk(ScriptedModel([]), tmp_path / "runs.db").run(GOAL, files=[paper])
+    assert not (tmp_path / "runs.db").exists()
+
+
+async def test_the_texts_of_many_pdfs_are_bounded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_MAX_TEXT", 40)
+    papers = [_write(tmp_path, f"{number}.pdf", make_pdf("x" * 30)) for number in range(2)]
+    model = ScriptedModel(["Fine."])
+    await desk(model).run(GOAL, files=papers)
+    text = model.requests[0].messages[-1].text
+    assert text.count("x" * 30) == 1
+    assert "[the rest was not read: the files of this run are too long]" in text
+
+
+async def test_citations_are_journaled_and_shown_and_confirmed_where_the_text_was_given(tmp_path: Path) -> None:
+    paper = _write(tmp_path, "paper.pdf", PAPER)
+    cited = (
+        Citation("paper.pdf", "The  sum is\n42.", "It is 42.", page=1, last_page=1),
+        Citation("paper.pdf", "The sum is 43.", "It is 42."),
+        Citation("A page", url="https://a.test/"),
+    )
+    result = await desk(ScriptedModel([Reply("It is 42.", citations=cited)], card=READS)).run(GOAL, files=[paper])
+    assert [(each.source, each.confirmed) for each in result.citations] == [
+        ("paper.pdf", True),
+        ("paper.pdf", False),
+        ("A page", False),
+    ]
+    assert result.traced.tools == 0
+    invented = [Citation("paper.pdf", "The sum is 9,876.", "It is 9,876.")]
+    model = ScriptedModel([Reply("It is 9,876.", citations=tuple(invented))], card=READS)
+    result = await desk(model).run(GOAL, files=[paper])
+    assert [(each.text, each.origin) for each in result.untraced] == [("9,876", "words")], "not traced by a citation"
+
+
 async def test_a_function_reads_the_bytes_of_a_file(paths: Sequence[Path]) -> None:
     async def look(assignment: Assignment, context: StepContext) -> str:
         return ", ".join([str(len(await context.read_file(file.id))) for file in assignment.files])
@@ -100,7 +188,8 @@ def _write(folder: Path, name: str, body: bytes) -> Path:
         ("\udcff.txt", b"text", Invalid, "characters of UTF-8"),
         ("", None, Invalid, "is a folder; name the files in it"),
         ("empty.txt", b"", Invalid, "is empty"),
-        ("a.pdf", b"%PDF-1.7\xff", WrongFileType, "is of type application/pdf; convert it"),
+        ("a.pdf", b"%PDF-1.7\xff", WrongFileType, "a.pdf cannot be read as a PDF .*; save it anew"),
+        ("b.pdf", b"no PDF\xff", WrongFileType, "b.pdf is no application/pdf, as it is said to be"),
         ("a.csv.gz", b"\x1f\x8b\xff", WrongFileType, "convert it"),
         ("a.png", b"no picture\xff", WrongFileType, "is no image/png"),
         ("a.txt", "Å".encode("utf-16"), WrongFileType, "save it as UTF-8"),

@@ -18,6 +18,7 @@ from chargehand.tools.mcp_lock import McpLock, PinnedServer, PinnedTool, approve
 
 HERE = Path(__file__).parent
 SDK_SERVER = (sys.executable, str(HERE / "sdk_server.py"))
+PICTURE_SERVER = (sys.executable, "-m", "tests.mcp.picture_server")
 RAW_SERVER = (sys.executable, "-I", "-S", str(HERE / "raw_server.py"))
 
 

@@ -14,17 +14,44 @@ import httpx
 import pytest
 from msgspec import structs
 
-from chargehand import McpServer, Plan, Policy, Result, ScriptedModel, Supervisor, Task, Team, Worker
+from chargehand import (
+    McpServer,
+    MemoryJournal,
+    ModelCard,
+    Plan,
+    Policy,
+    Result,
+    ScriptedModel,
+    Supervisor,
+    Task,
+    Team,
+    Worker,
+)
 from chargehand.engine import events as ev
 from chargehand.engine.facts import ToolsWithheld
 from chargehand.errors import Invalid
 from chargehand.tools.calling import ToolFailed
 from chargehand.tools.mcp_lock import PinnedServer
-from tests.mcp.peers import PAY, RAW_SERVER, SDK_SERVER, SEARCH, http_server, notes, pin, returned, shop, team_of, wish
+from tests.mcp.peers import (
+    PAY,
+    PICTURE_SERVER,
+    RAW_SERVER,
+    SDK_SERVER,
+    SEARCH,
+    http_server,
+    notes,
+    pin,
+    returned,
+    shop,
+    team_of,
+    wish,
+)
 from tests.mcp.session_server import session_server
+from tests.sample_files import PNG
 from tests.server.api import Garden
 from tests.server.running import running, settings_in
 
+ROOT = Path(__file__).parents[2]
 STOCK = wish("shop_stock", '{"product": "anvils"}')
 
 
@@ -51,6 +78,36 @@ def test_a_worker_calls_tools_of_a_server_made_with_the_sdk(transport: str, tmp_
     assert "do not fit" in returned(result)  # arguments are checked here, against what was approved
     assert "Error executing tool stock" in returned(result)
     assert not result.notice.startswith("Mcp:")
+
+
+@pytest.mark.slow("a server made with the SDK is started as a process")
+@pytest.mark.parametrize("sees", [True, False])
+def test_pictures_and_pdfs_of_a_server_reach_models_that_take_them(tmp_path: Path, sees: bool) -> None:
+    server = pin(
+        McpServer(
+            "camera",
+            command=PICTURE_SERVER,
+            folder=ROOT,
+            lock=tmp_path / "mcp.lock",
+            connect_timeout=100,
+            list_timeout=100,
+        )
+    )
+    card = ModelCard("scripted", keeps_limit=True, images=sees, documents=sees)
+    model = ScriptedModel([wish("camera_shoot", "{}"), wish("camera_manual", "{}", "2"), "done"], card=card)
+    journal = MemoryJournal()
+    plan = Plan((Task("t1", "Look.", "clerk"),), "none")
+    team = Team([Worker("clerk", tools=[server], model=model)], supervisor=Supervisor(plan=plan), journal=journal)
+    result = team.run_sync("Look at it.")
+    assert result.ending == "complete", result.gaps
+    shot, manual = [message for message in model.requests[-1].messages if message.role == "tool"]
+    assert "One picture was taken." in shot.text
+    assert "(audio of type audio/wav, which cannot be shown here)" in shot.text
+    assert [image.data for image in shot.images] == ([PNG] if sees else [])
+    assert [document.name for document in manual.documents] == (["manual.pdf"] if sees else [])
+    assert ("Press the button for 42 seconds." in manual.text) is not sees
+    assert ("you cannot be shown such files" in shot.text) is not sees
+    assert "iVBOR" not in str(result.entries), "the journal has no bytes"
 
 
 def test_tools_are_known_and_classified_without_a_connection(tmp_path: Path) -> None:

@@ -124,6 +124,8 @@ WANTED: dict[str, Want] = {
     "always-thinks": ANSWERED,
     "never-thinks": ANSWERED,
     "thinks-without-tools": ANSWERED,
+    "takes-files": ANSWERED,
+    "takes-no-documents": ANSWERED,
     **dict.fromkeys(RULES, ANSWERED),
     "server-tools": ANSWERED,
 }

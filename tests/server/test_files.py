@@ -120,7 +120,8 @@ def test_a_file_is_kept_over_a_restart_and_downloaded_as_it_was(tmp_path: Path) 
     ("body", "media_type", "status", "code"),
     [
         (b"GIF89a" + bytes(9), "image/png", 415, "wrong_file_type"),
-        (b"%PDF-1.7", "application/pdf", 415, "wrong_file_type"),
+        (b"PDF-1.7", "application/pdf", 415, "wrong_file_type"),
+        (b"%PDF-1.7", "application/msword", 415, "wrong_file_type"),
         (b"\xff\xfe\x00", "text/plain", 415, "wrong_file_type"),
         (b"", "text/plain", 422, "invalid"),
         (b"x" * 2001, "text/plain", 413, "too_large"),

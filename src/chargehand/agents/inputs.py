@@ -1,6 +1,6 @@
 """What a model is shown: the history of an attempt, and results as data in envelopes, as plain values, as Markdown."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
@@ -16,7 +16,7 @@ from chargehand.engine.value import decode_value, encode_or_text, encode_value
 from chargehand.engine.view import Input
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import PICTURES, Artifact, Chart, Figure, Passages, Table, WorkerOutput
-from chargehand.models.messages import IMAGE_TOKENS, Message, Reply, new_nonce, wrap
+from chargehand.models.messages import PDF, Message, Reply, new_nonce, wrap
 from chargehand.models.reply_limit import GENEROUS_LIMIT
 from chargehand.models.request_facts import Given
 from chargehand.models.token_count import (
@@ -40,6 +40,7 @@ _LEAST_TURNS = 2
 _SAME_NONCE = "d0a1b2c3d4e5f6a7"
 _RECENT = 6
 _EXCERPT = 300
+_NOT_SHOWN_ANY_MORE = "(Its pictures and PDFs are not shown any more.)"
 
 
 def same_nonce(text: str, nonce: str) -> str:
@@ -102,8 +103,8 @@ class WorkerHistory:
         self._beside = beside
         self._size: Size | None = None  # measured once a limit may depend on it
         self._characters = len(brief[0].text) + len(brief[1].text)
-        if brief[1].images:
-            self._characters += IMAGE_TOKENS * len(brief[1].images)
+        if brief[1].has_files:
+            self._characters += brief[1].files_tokens
         self._most_short = (window * _FULL - GENEROUS_LIMIT - beside[TOOLS]) / _MOST_TOKENS
         self.is_short = self._characters <= self._most_short
         """Whether it fits with the longest reply, even if it has the most tokens that so many characters can be."""
@@ -155,6 +156,8 @@ class WorkerHistory:
         """Add a message; `means` is what it says without its envelope, whose number differs each time."""
         self.messages.append(message)
         self._characters += len(message.text) + (0 if message.kept is None else message.kept.size)
+        if message.has_files:
+            self._characters += message.files_tokens
         if self._size is not None:
             self._size = together(self._size, self._measure(message))
         self._chain.update((means or message.text).encode())
@@ -210,6 +213,10 @@ class WorkerHistory:
         """Results become their beginning, old ones first; the rest can be read again by handle."""
         for at in range(self._pinned, len(self.messages) - recent):
             message = self.messages[at]
+            if message.role == "tool" and message.has_files:
+                text = f"{message.text}\n{_NOT_SHOWN_ANY_MORE}"
+                message = Message("tool", text, call=message.call, is_error=message.is_error)
+                self._replace(at, message)
             if message.role == "tool" and len(message.text) > 2 * _EXCERPT:
                 handle = f"earlier-{len(self.kept) + 1}"  # not its place, which another message may take
                 self.keep(handle, message.text)
@@ -295,11 +302,11 @@ def show_inputs(
     cap: int = CAP,
     *,
     by_handle: bool = False,
-    with_images: bool = False,
+    shown: Collection[str] = (),
 ) -> ShownInputs:
     """The inputs of a brief. What is cut is kept `by_handle` for those who can read on.
 
-    `with_images`: the pictures among them stand beside the text.
+    `shown` are the ids of the pictures and PDFs among them that stand beside the text.
     """
     if not brief.inputs:
         return _NOTHING
@@ -307,7 +314,10 @@ def show_inputs(
     gaps = tuple([gap for source in brief.inputs for gap in source.gaps])
     rest_by_handle: dict[str, str] = {}
     parts: list[str] = []
+    shown_tasks = {source.task for source in brief.inputs if source.file is not None and source.file.id in shown}
     for result in inputs:
+        if result.task in shown_tasks:  # a PDF, whose text need not be read twice
+            continue
         whole = value_text(result.value)
         text, cut = capped(whole, cap)
         if cut and by_handle:
@@ -315,16 +325,18 @@ def show_inputs(
             rest_by_handle[handle] = whole
             text += read_on(handle, whole, text)
         parts.append(wrap(nonce, origin_of(result), text))
-    for image in input_images(brief):
-        text = "This picture stands beside this message." if with_images else "A picture. You are not shown it."
-        parts.append(wrap(nonce, f"file {image.name} ({image.media_type}, {image.id})", text))
+    for source in brief.inputs:
+        file = source.file
+        if file is not None and (source.value is None or file.id in shown):
+            parts.append(wrap(nonce, f"file {file.name} ({file.media_type}, {file.id})", _shown_text(file, shown)))
     parts.extend(gap_text(gap, nonce) for gap in gaps)
     return ShownInputs("\n\n".join(parts), inputs, gaps, rest_by_handle)
 
 
-def input_images(brief: Brief) -> tuple[FileReference, ...]:
-    """The pictures among the inputs of a brief: files without text."""
-    return tuple(source.file for source in brief.inputs if source.file is not None and source.value is None)
+def _shown_text(file: FileReference, shown: Collection[str]) -> str:
+    """What stands in the place of a file that is no text."""
+    what = "PDF" if file.media_type == PDF else "picture"
+    return f"This {what} stands beside this message." if file.id in shown else f"A {what}. You are not shown it."
 
 
 def request_text(brief: Brief) -> str:

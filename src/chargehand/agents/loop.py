@@ -6,12 +6,13 @@ from typing import Any
 
 from msgspec import Struct, field, structs
 
+from chargehand.agents.attachments import Shown, check_readable, shown_inputs, with_bytes
 from chargehand.agents.audit.claims import CLAIMING, WorkMaterial, day_of, describe, objection, trace_result
+from chargehand.agents.audit.provider_citations import confirm
 from chargehand.agents.inputs import (
     DAY,
     WorkerHistory,
     day_text,
-    input_images,
     same_nonce,
     show_earlier_calls,
     show_inputs,
@@ -27,10 +28,11 @@ from chargehand.engine.facts import Tracing
 from chargehand.engine.failure import Failure, FailureCode, Missing
 from chargehand.engine.owed import Brief
 from chargehand.engine.policy import Breaking
-from chargehand.errors import Invalid, Unknown
+from chargehand.engine.value import decode_value
+from chargehand.errors import Invalid
 from chargehand.memory.conversations import Turn
 from chargehand.models.artifacts import WorkerOutput
-from chargehand.models.messages import Image, Message, Reply, Request, ToolSpec, new_nonce, wrap
+from chargehand.models.messages import Message, Reply, Request, ToolSpec, new_nonce, wrap
 from chargehand.models.partial_text import missing_parts
 from chargehand.models.reply_limit import longer_limit, reply_limit
 from chargehand.models.request_facts import Working
@@ -86,11 +88,12 @@ class Attempt:
         self._brief = brief
         self._doubted: Done | None = None  # a result that was sent back, for when no better one comes
         nonce = new_nonce()
-        images = _shown_images(brief, ready) if brief.inputs else ()
-        inputs = show_inputs(brief, nonce, by_handle=True, with_images=bool(images))
+        shown = shown_inputs(brief, ready.models) if brief.inputs else Shown()
+        inputs = show_inputs(brief, nonce, by_handle=True, shown=shown.ids)
         task = resources.prompts.text("task", instruction=brief.instruction, inputs=inputs.text).strip()
         earlier = show_earlier_calls(brief.earlier, nonce) if brief.earlier else ""
-        message = Message("user", f"({day_text(brief.began // DAY)})\n\n{task}{earlier}", images=images)
+        text = f"({day_text(brief.began // DAY)})\n\n{task}{earlier}"
+        message = Message("user", text, images=shown.images, documents=shown.documents)
         opening = (ready.system(resources.prompts), message)
         self._task = message
         self._history = WorkerHistory(opening, ready.window, nonce, beside=ready.beside)
@@ -139,6 +142,8 @@ class Attempt:
         return [value for call in happened for value in (call.result, call.arguments)]
 
     async def run(self) -> Done:
+        if self._brief.inputs:
+            check_readable(self._brief, self._equipped.models)
         try:
             done = await self._result()
         except WorkFailed as error:
@@ -171,11 +176,8 @@ class Attempt:
                 continue
             self._steps += 1
             done = self._finished(reply)
-            has_returned = self._tried is not None and bool(self._tried.returned)
-            if done is not None and not has_returned and not CLAIMING.search(reply.text):
-                return structs.replace(done, tracing=Tracing())
             if done is not None:
-                done = await self._traced(done, last=self._steps >= most)
+                done = await self._traced(done, reply, last=self._steps >= most)
             if done is not None:
                 return done
         message = f"there was no result after {most} steps; give it more, or a smaller task"
@@ -276,25 +278,11 @@ class Attempt:
     async def _call(self, reservation: Reservation, _key: str) -> Done:
         context = self._context
         hear = context.say if context.heard else None
-        if self._task.images:
-            await self._load_images(reservation)
+        request = reservation.request
+        if any(message.has_files for message in request.messages):
+            reservation.request = structs.replace(request, messages=await with_bytes(request.messages, context))
         reply, used = await self._kit.spending.call(reservation, context, hear=hear)
         return Done(reply, used)
-
-    async def _load_images(self, reservation: Reservation) -> None:
-        """Put the bytes of pictures into the request that is sent."""
-        try:
-            images = [
-                structs.replace(image, data=await self._context.read_file(image.file)) for image in self._task.images
-            ]
-        except Unknown as error:
-            raise WorkFailed(Failure("resource", str(error), permanent=True), NOTHING) from error
-        request = reservation.request
-        messages = [
-            structs.replace(message, images=tuple(images)) if message.images else message
-            for message in request.messages
-        ]
-        reservation.request = structs.replace(request, messages=messages)
 
     def _tool_choice(self) -> str:
         """How the model must end in the last step: by an answer, or by the one tool that rules leave for it.
@@ -348,16 +336,20 @@ class Attempt:
         missing = self._missing_parts(product.text)
         return Done(product, NOTHING, missing=Missing(missing) if missing else None)
 
-    async def _traced(self, done: Done, *, last: bool) -> Done | None:
+    async def _traced(self, done: Done, reply: Reply, *, last: bool) -> Done | None:
         """The result with what its figures rest on; None where the worker is to look at them again, which it is once.
 
         What is sent back is not lost: it is delivered with its doubts if nothing better comes.
         """
         calls = self._tried
+        has_returned = calls is not None and bool(calls.returned)
+        citations = confirm(reply.citations, self._cited_texts()) if reply.citations else ()
+        if not has_returned and not CLAIMING.search(reply.text):
+            return structs.replace(done, tracing=Tracing(citations=citations))
         tracing = await trace_result(done.value, self._material(), day_of(self._brief.began))
         sent_back = self._doubted is not None
-        done = structs.replace(done, tracing=structs.replace(tracing, sent_back=sent_back))
-        doubt = objection(tracing, called=calls is not None and bool(calls.returned))
+        done = structs.replace(done, tracing=structs.replace(tracing, sent_back=sent_back, citations=citations))
+        doubt = objection(tracing, called=has_returned)
         if not doubt or sent_back or last or not self._uses_words:
             return done
         self._doubted = done
@@ -366,6 +358,13 @@ class Attempt:
         )
         self._history.add(Message("user", doubt))
         return None
+
+    def _cited_texts(self) -> list[object]:
+        """What a provider may cite: the files that were given, and what tools returned."""
+        given = [
+            decode_value(source.value) for source in self._brief.inputs if source.file and source.value is not None
+        ]
+        return [*given, *(self._tried.returned if self._tried is not None else ())]
 
     def _material(self) -> WorkMaterial:
         """What the result of this attempt may rest on."""
@@ -420,10 +419,3 @@ class Attempt:
         }
         quoted = [message.text for message in messages if message.role == "tool" and message.call not in received]
         return missing_parts(text, quoted)[:_MAX_MISSING]
-
-
-def _shown_images(brief: Brief, ready: ReadyWorker) -> tuple[Image, ...]:
-    """The pictures among the inputs, if every model of the worker takes pictures."""
-    if not all(model.card.images for model in ready.models):
-        return ()
-    return tuple(Image(image.id, image.media_type) for image in input_images(brief))

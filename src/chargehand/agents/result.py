@@ -20,7 +20,7 @@ from chargehand.runtime.trace import Trace, Tracer
 
 if TYPE_CHECKING:
     from chargehand.agents.audit.assessment import Assessment, Coverage, Traced
-    from chargehand.engine.facts import SettledContradiction, Statement
+    from chargehand.engine.facts import Citation, SettledContradiction, Statement
 
 
 class Result(Struct, frozen=True, dict=True):
@@ -85,6 +85,16 @@ class Result(Struct, frozen=True, dict=True):
     def untraced(self) -> "tuple[Statement, ...]":
         """The figures of the answer that no tool returned and no input gave, each with its sentence."""
         return tuple(statement for _, statement in self.assessment.untraced)
+
+    @property
+    def citations(self) -> "tuple[Citation, ...]":
+        """What providers of models cite for the results of the run's tasks, in the order of the tasks.
+
+        It is their word: `confirmed` are those whose text stands in what the worker was given. None counts as traced.
+        """
+        from chargehand.agents.audit.assessment import cited_by_task  # noqa: PLC0415 - only when it is used
+
+        return tuple(citation for cited in cited_by_task(self._tracer.state).values() for citation in cited)
 
     @property
     def claims(self) -> "tuple[Statement, ...]":

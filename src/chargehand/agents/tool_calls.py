@@ -10,8 +10,9 @@ from math import ceil
 from typing import Any, cast
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
+from chargehand.agents.attachments import FilesOfTools, KeptFile, Shown, keep_files
 from chargehand.agents.inputs import WorkerHistory, read_on, without_pictures
 from chargehand.agents.setup import GIVE_UP, READ_MORE, ReadyWorker
 from chargehand.code_errors import mistake_failure
@@ -35,6 +36,7 @@ from chargehand.tools.approval import must_ask
 from chargehand.tools.calling import capped
 from chargehand.tools.rules import NOT_SEEN, Called, Repetition, may_exit, needs_approval, objection, rule_asks
 from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed, UnknownOutcome
+from chargehand.tools.tool_files import split_files
 
 # --- breakers: a tool out of order is not called for a while
 
@@ -170,6 +172,8 @@ class Returned(Struct, frozen=True, omit_defaults=True):
     """What the model is told besides, for example that the result is not kept as it was."""
     code_error: CodeError | None = None
     """A mistake in the code of the tool, which ends the attempt."""
+    files: tuple[KeptFile, ...] = ()
+    """The pictures and PDFs that came with it."""
 
 
 class _PlannedCall(Struct, frozen=True):
@@ -211,6 +215,8 @@ class ToolCalls(Struct, eq=False, kw_only=True):
     """What tools returned, and the arguments of calls with an effect: that was done."""
     heard: list[object] = field(default_factory=list[object])
     """What other workers wrote, and why a person did not allow a call."""
+    _files: FilesOfTools | None = None
+    """Made when the first file is returned."""
     _repetition: Repetition = field(default_factory=Repetition)
     _mistakes: int = 0
     _allowed: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
@@ -569,13 +575,14 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         """Add a result to the history; whether it is new to the model."""
         call = plan.call
         tool = plan.tool
+        files = Shown()
         if returned.code_error is not None:
             # no model can mend a tool: the attempt ends, and so does the task unless another worker may take it
             raise WorkFailed(mistake_failure(returned.code_error, f"the tool {call.name}"), NOTHING)
         if call.name == READ_MORE.name:
             text = excerpt = _piece(call, self.history)
         else:
-            text = _text(returned, tool)  # without pictures, which are no use to a model
+            files, text = self._text_and_files(returned, tool)
             excerpt, is_cut = capped(text, tool.cap if tool is not None else _PIECE)
             if is_cut:
                 handle = f"result-{len(self.history.kept) + 1}"
@@ -595,10 +602,29 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             wrapped = self._wrap(call, tool, excerpt, failed=bool(returned.error))
         else:
             wrapped = self._wrap_again(call, excerpt, failed=bool(returned.error))
+            files = Shown()  # it has them already
         if returned.note:  # in our words, so outside the envelope
             wrapped = f"{wrapped}\n{returned.note}"
-        self.history.add(Message("tool", wrapped, call=call.id, is_error=bool(returned.error)), text)
+        message = Message(
+            role="tool",
+            text=wrapped,
+            call=call.id,
+            is_error=bool(returned.error),
+            images=files.images,
+            documents=files.documents,
+        )
+        self.history.add(message, text)
         return not repeat.warning
+
+    def _text_and_files(self, returned: Returned, tool: Tool | None) -> tuple[Shown, str]:
+        """What stands beside a result, and the result in words: without drawing instructions, which are no use."""
+        text = _text(returned, tool)
+        if not returned.files:
+            return Shown(), text
+        if self._files is None:
+            self._files = FilesOfTools(self.ready.models)
+        files, listed = self._files.show(returned.files)
+        return files, listed if returned.value is None else f"{listed}\n{text}"
 
     def _wrap(self, call: ToolCall, tool: Tool | None, excerpt: str, *, failed: bool) -> str:
         """A result as a model is shown it: as data, unless who made the team wrote it for the worker to follow."""
@@ -613,12 +639,13 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         wrapped = wrap(self.history.nonce, f"tool {call.name}", excerpt)
         if not returned.error:
             wrapped = f"{wrapped}\n{_MADE_ONCE}"
-        self.history.add(Message("tool", wrapped, call=call.id), text)
+        self.history.add(Message("tool", wrapped, call=call.id, is_error=bool(returned.error)), text)
 
     def _record(self, call: ToolCall, tool: Tool, returned: Returned, called: Called) -> None:
         """Keep what a call came to, and what the result of the worker may rest on."""
         evidence = self.heard if tool.relays else self.returned
         evidence.append(returned.error or self._without_expression(returned.value))
+        evidence += [kept.text for kept in returned.files if kept.text]
         if tool.effect != "read":
             self._earlier.clear()  # what was read before may not hold any more
             tried = _identity(call)
@@ -816,7 +843,14 @@ async def make_call(
     except BaseException:  # cancelled: nothing is known of the tool
         breakers.unsettled(tool, probing)
         raise
-    return Done(_returned(tool, value), used)
+    value, files = split_files(value)
+    returned = _returned(tool, value)
+    if not files:
+        return Done(returned, used)
+    kept, problems = await keep_files(files, context)
+    note = " ".join(filter(None, (returned.note, problems)))
+    returned = structs.replace(returned, files=kept, note=note)
+    return Done(returned, used, files=tuple(each.file.id for each in kept))
 
 
 def _returned(tool: Tool, value: object) -> Returned:

@@ -264,7 +264,7 @@ REQUEST: Options = {
         "metavar": "PATH",
         "action": "append",
         "default": [],
-        "help": "a text or picture to work on; may be repeated",
+        "help": "a text, picture or PDF to work on; may be repeated",
     },
 }
 

@@ -47,6 +47,7 @@ _EXTRAS = {
     "bedrock": (("pydantic_ai", "boto3"), "models of Amazon Bedrock"),
     "cluster": (("asyncpg", "temporalio"), "stores in PostgreSQL, runs on Temporal"),
     "cohere": (("pydantic_ai", "cohere"), "models of Cohere"),
+    "files": (("pypdf",), "the text of PDFs for models that take none"),
     "groq": (("pydantic_ai", "groq"), "models of Groq"),
     "huggingface": (("pydantic_ai", "huggingface_hub"), "models of Hugging Face's inference providers"),
     "langgraph": (("langgraph",), "agents of LangGraph"),

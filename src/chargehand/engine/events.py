@@ -77,6 +77,8 @@ class FileReference(Struct, frozen=True, gc=False, omit_defaults=True):
     """What is in it, such as `image/png` or `text/csv`."""
     size: int
     """How many bytes it has."""
+    pages: int = 0
+    """How many pages a PDF has; 0: it is no PDF."""
 
 
 class Material(Struct, frozen=True, omit_defaults=True):
@@ -91,7 +93,7 @@ class Material(Struct, frozen=True, omit_defaults=True):
     tracing: Tracing | None = None
     """What its figures rest on; `null`: no model wrote it, or it is not known."""
     file: FileReference | None = None
-    """The file it is; of one with text that text is the value. `null`: it is no file."""
+    """The file it is; of one with text (a PDF has some) that text is the value. `null`: it is no file."""
 
 
 class RecordedStep(Struct, frozen=True, omit_defaults=True):
@@ -600,6 +602,8 @@ class StepFinished(_Fact, frozen=True, tag="step.finished"):
     """What it cost; `null`: as much as was reserved."""
     calls: tuple[EarlierCall, ...] = ()
     """The effects of the run that the step started; empty: it started none, or none had an effect."""
+    files: tuple[str, ...] = ()
+    """The ids of the pictures and PDFs that the tool returned. The store has them; the result names them."""
 
 
 class StepLookedUp(_Fact, frozen=True, tag="step.looked_up"):

@@ -172,6 +172,25 @@ class Statement(Struct, frozen=True, omit_defaults=True, gc=False):
         return self.origin in ("tool", "input")
 
 
+class Citation(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A citation by the provider of a model: which part of a text rests on what. It is the provider's word."""
+
+    source: str
+    """The name of the file, or the title of the page."""
+    text: str = ""
+    """What it cites from there; empty: the provider does not say."""
+    claim: str = ""
+    """The part of the reply that rests on it; empty: the provider does not say."""
+    url: str = ""
+    """The address of the page; empty: it is a file."""
+    page: int = 0
+    """The first page in the file, counted from 1; 0: it has no pages, or they are not named."""
+    last_page: int = 0
+    """The last page; 0 like `page`."""
+    confirmed: bool = False
+    """The cited text was found in a file or in a tool's result that the worker was given."""
+
+
 class Tracing(Struct, frozen=True, omit_defaults=True, gc=False):
     """How many figures of a result were returned by `tools`, which were `given`, and what is left.
 
@@ -189,6 +208,8 @@ class Tracing(Struct, frozen=True, omit_defaults=True, gc=False):
     """The result went back to its worker once."""
     unread: bool = False
     """There was more material than is looked at: nothing was traced."""
+    citations: tuple[Citation, ...] = ()
+    """What the provider of the model cites for the result. None of it counts as traced."""
 
 
 class Contradiction(Struct, frozen=True, gc=False):

@@ -106,6 +106,7 @@ def _joined(parts: Sequence[Tracing | None]) -> Tracing | None:
         untraced=tuple(untraced),
         sent_back=any(tracing.sent_back for tracing in tracings),
         unread=any(tracing.unread for tracing in tracings),
+        citations=tuple(citation for tracing in tracings for citation in tracing.citations),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from chargehand.engine.events import Entry, RunEnded, RunRequested
+from chargehand.engine.events import Entry, RunEnded, RunRequested, StepFinished
 from chargehand.engine.policy import Instant
 from chargehand.errors import RunUnknown
 from chargehand.journal.codec import prove
@@ -45,6 +45,14 @@ class _Stream(Struct, eq=False, gc=False):
     held: bool = False
     ended: bool = False
     entries: list[Entry] = []
+    files: set[str] = set()
+    """The ids of the files that tools returned."""
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        self.entries += entries
+        for entry in entries:
+            if type(entry.event) is StepFinished and entry.event.files:
+                self.files.update(entry.event.files)
 
 
 class MemoryJournal:
@@ -98,7 +106,7 @@ class MemoryJournal:
         check_claim(run, seq=len(stream.entries), process=os.getpid() if stream.held else 0, new=True, steal=False)
         self._streams[run] = stream
         self._count = max(self._count, stream.number)
-        stream.entries += entries
+        stream.add(entries)
 
     async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         check_name(run)
@@ -126,7 +134,7 @@ class MemoryJournal:
         last = entries[-1].seq
         stored = len(stream.entries)
         if stored == before:
-            stream.entries += entries
+            stream.add(entries)
             stream.ended = type(entries[-1].event) is RunEnded
         elif stored < last:
             raise misfit(lease.run, stored, before + 1)
@@ -208,10 +216,14 @@ class MemoryJournal:
 
 
 def _given_files(streams: Iterable[_Stream]) -> set[str]:
-    """The ids of the files that runs were given."""
-    requests = [stream.entries[0].event for stream in streams if stream.entries]
-    inputs = [item for request in requests if isinstance(request, RunRequested) for item in request.inputs]
-    return {item.file.id for item in inputs if item.file is not None}
+    """The ids of the files that runs were given, and of those that their tools returned."""
+    ids: set[str] = set()
+    for stream in streams:
+        request = stream.entries[0].event if stream.entries else None
+        if isinstance(request, RunRequested):
+            ids |= {item.file.id for item in request.inputs if item.file is not None}
+        ids |= stream.files
+    return ids
 
 
 def _row(run: str, stream: _Stream) -> RunRow:

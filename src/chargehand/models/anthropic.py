@@ -11,9 +11,12 @@ from typing import TypeAlias, Unpack, cast
 import msgspec
 from msgspec import Raw, Struct
 
+from chargehand.engine.facts import Citation
 from chargehand.models.call_errors import NOTHING, Party, Unreadable, error_in_reply, is_present
+from chargehand.models.citations import with_citations
 from chargehand.models.http import Events
 from chargehand.models.messages import (
+    Document,
     Effort,
     Finish,
     Image,
@@ -38,6 +41,7 @@ from chargehand.models.wire import (
 )
 
 VERSION = "2023-06-01"
+_OWN_HOST = "https://api.anthropic.com/"  # where documents are taken; other servers of the protocol may not know them
 _EMPTY = "(empty)"  # an empty text block is an error there
 # https://platform.claude.com/docs/en/build-with-claude/thinking-troubleshooting
 _NO_THOUGHT = re.compile(r"Expected .?thinking.? or .?redacted_thinking")
@@ -92,7 +96,8 @@ class AnthropicMessages(HttpModel):
     A schema the strict mode takes is sent as the output format, any other as an instruction. The tools and the system
     message, which are the same in every call of a worker, are marked for the provider's cache, and so is what was said
     so far where the model is called again; unless the settings say `cache: off`. Thoughts are sent back where they
-    stood; a model that wants one in every turn, and gets a turn of another model, is asked not to think.
+    stood; a model that wants one in every turn, and gets a turn of another model, is asked not to think. Of documents
+    citations are asked for, but not where the reply has a schema: the two are refused together.
     """
 
     protocol = "messages"
@@ -103,7 +108,8 @@ class AnthropicMessages(HttpModel):
     ) -> None:
         headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
         url = base_url.rstrip("/").removesuffix("/v1") + "/v1/messages"
-        super().__init__(handle, url, name, key, headers, {"window": 200_000, **options})
+        usual: EndpointOptions = {"window": 200_000, "documents": url.startswith(_OWN_HOST)}
+        super().__init__(handle, url, name, key, headers, {**usual, **options})
         self._thinking = next(rule for rule in _THINKING if rule.names.search(name.lower()))
         self._thoughtless: set[str] = set()  # calls of conversations that lack a thought it wants
 
@@ -115,7 +121,7 @@ class AnthropicMessages(HttpModel):
 
     def _body(self, request: Request, limit: int, *, streamed: bool) -> dict[str, object]:
         settings = request.settings
-        system, turns = _write_turns(request.messages, self._own_parts)
+        system, turns = _write_turns(request.messages, self._own_parts, cites=request.schema is None)
         body: dict[str, object] = {"model": self._name, "max_tokens": limit}
         if settings.effort is not None:
             self._write_effort(body, settings.effort, limit)
@@ -231,13 +237,16 @@ class _MessagesTurn(Struct):
 
 
 def _write_turns(
-    messages: Sequence[Message], own_parts: Callable[[Message], Sequence[KeptPart]]
+    messages: Sequence[Message], own_parts: Callable[[Message], Sequence[KeptPart]], *, cites: bool
 ) -> tuple[list[_Json], list[_MessagesTurn]]:
-    """System blocks, and turns: several messages of one speaker are one turn, and so are all results of one round."""
+    """System blocks, and turns: several messages of one speaker are one turn, and so are all results of one round.
+
+    `cites`: citations of documents are asked for. It must be the same for all of them.
+    """
     system: list[_Json] = []
     turns: list[_MessagesTurn] = []
     for message in messages:
-        blocks = _write_blocks(message)
+        blocks = _write_blocks(message, cites=cites)
         if message.role == "system":
             system += blocks
             continue
@@ -255,11 +264,11 @@ def _write_turns(
     return system, turns
 
 
-def _write_blocks(message: Message) -> list[_Json]:
+def _write_blocks(message: Message, *, cites: bool) -> list[_Json]:
     """The content blocks of one message."""
     if message.role == "tool":
-        return [{"type": "tool_result", "tool_use_id": message.call, "content": message.text}]
-    blocks = [_write_image(image) for image in message.images]
+        return [_write_result(message, cites=cites)]
+    blocks = _write_files(message, cites=cites) if message.has_files else []
     if message.text.strip() or message.role != "assistant":
         blocks.append({"type": "text", "text": message.text if message.text.strip() else _EMPTY})
     blocks += [
@@ -267,6 +276,23 @@ def _write_blocks(message: Message) -> list[_Json]:
         for call in message.calls
     ]
     return blocks
+
+
+def _write_result(message: Message, *, cites: bool) -> _Json:
+    """The result of a call, with the files that came with it."""
+    result: _Json = {"type": "tool_result", "tool_use_id": message.call, "content": message.text}
+    if message.is_error:  # then only text may be in it
+        result["is_error"] = True
+    elif message.has_files:
+        text: _Json = {"type": "text", "text": message.text if message.text.strip() else _EMPTY}
+        result["content"] = [text, *_write_files(message, cites=cites)]
+    return result
+
+
+def _write_files(message: Message, *, cites: bool) -> list[_Json]:
+    """The documents and pictures of a message."""
+    documents = [_write_document(document, cites=cites) for document in message.documents]
+    return [*documents, *map(_write_image, message.images)]
 
 
 def _insert_kept(blocks: list[_Json], parts: Sequence[KeptPart]) -> None:
@@ -285,6 +311,18 @@ def _insert_kept(blocks: list[_Json], parts: Sequence[KeptPart]) -> None:
 def _write_image(image: Image) -> _Json:
     data = b64encode(image.data).decode()
     return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": data}}
+
+
+def _write_document(document: Document, *, cites: bool) -> _Json:
+    data = b64encode(document.data).decode()
+    written: _Json = {
+        "type": "document",
+        "source": {"type": "base64", "media_type": document.media_type, "data": data},
+        "title": document.name,
+    }
+    if cites:
+        written["citations"] = {"enabled": True}
+    return written
 
 
 def _input(arguments: str) -> object:
@@ -339,6 +377,18 @@ class _MessagesUsage(Struct):
     server_tool_use: _ServerToolUse | None = None
 
 
+class _Cited(Struct):
+    """A citation. Of a page the last one is the one behind it."""
+
+    cited_text: str | None = None
+    document_title: str | None = None
+    title: str | None = None
+    source: str | None = None
+    url: str | None = None
+    start_page_number: int | None = None
+    end_page_number: int | None = None
+
+
 class _Block(Struct):
     type: str
     text: str = ""
@@ -348,6 +398,7 @@ class _Block(Struct):
     thinking: str | None = None
     signature: str | None = None
     data: object = None
+    citations: list[_Cited] | None = None
 
 
 class _Whole(Struct):
@@ -365,6 +416,7 @@ class _Delta(Struct):
     partial_json: str = ""
     thinking: str | None = None
     signature: str | None = None
+    citation: _Cited | None = None
     stop_reason: str | None = None
 
 
@@ -414,6 +466,7 @@ def _read_reply(
     calls: list[ToolCall] = []
     kept: list[KeptPart] = []
     provider_calls = sum(growing.block.type == "server_tool_use" for growing in blocks)
+    citations: list[Citation] = []
     for growing in blocks:
         block = growing.block
         written = "".join(growing.pieces)
@@ -421,6 +474,7 @@ def _read_reply(
             texts.append(block.text + written)
             if provider_calls and texts[-1].strip():
                 kept.append(KeptPart("text", growing.whole(), len(kept) + len(calls)))
+            citations += [_citation(cited, texts[-1]) for cited in (*(block.citations or ()), *growing.citations)]
         elif block.type == "tool_use":
             calls.append(_call(block.id, block.name, written or bytes(block.input).decode()))
         elif block.type in _THOUGHTS:
@@ -430,7 +484,7 @@ def _read_reply(
             kept.append(KeptPart(block.type, _thought_block(block, written, growing.signature), place))
         elif is_server_block(block.type):
             kept.append(KeptPart(block.type, growing.whole(), len(kept) + len(calls)))
-    return checked_reply(
+    reply = checked_reply(
         party=party,
         text="".join(texts),
         calls=calls,
@@ -439,6 +493,19 @@ def _read_reply(
         model=model,
         kept=kept,
         provider_calls=provider_calls,
+    )
+    return with_citations(reply, citations) if citations else reply
+
+
+def _citation(cited: _Cited, claim: str) -> Citation:
+    first = cited.start_page_number or 0
+    return Citation(
+        source=cited.document_title or cited.title or cited.source or cited.url or "",
+        text=cited.cited_text or "",
+        claim=claim.strip(),
+        url=cited.url or "",
+        page=first,
+        last_page=max(first, (cited.end_page_number or 0) - 1),
     )
 
 
@@ -457,16 +524,17 @@ def _thought_block(block: _Block, written: str, signature: str) -> Raw:
 class _GrowingMessage:
     """A block while it comes in."""
 
-    __slots__ = ("block", "citations", "open", "pieces", "signature", "source")
+    __slots__ = ("block", "citation_events", "citations", "open", "pieces", "signature", "source")
 
     def __init__(self, block: _Block) -> None:
         self.block = block
         self.pieces: list[str] = []
         self.signature = ""
+        self.citations: list[_Cited] = []
         self.open = True
         self.source = b""
         """The JSON of the block as it began, alone or in the event that began it."""
-        self.citations: list[bytes] = []
+        self.citation_events: list[bytes] = []
         """The events that cite a source of its text."""
 
     def whole(self) -> Raw:
@@ -476,7 +544,7 @@ class _GrowingMessage:
         written = "".join(self.pieces)
         if block["type"] == "text":
             block["text"] = self.block.text + written
-            cited = [cast("_Json", msgspec.json.decode(event)["delta"])["citation"] for event in self.citations]
+            cited = [cast("_Json", msgspec.json.decode(event)["delta"])["citation"] for event in self.citation_events]
             if cited:
                 block["citations"] = [*cast("list[object]", block.get("citations") or []), *cited]
         elif written:
@@ -517,7 +585,7 @@ class MessageStream:
             case "content_block_delta":
                 self._grow(event)
                 if event.delta is not None and event.delta.type == "citations_delta":
-                    self._open_block(event.index).citations.append(bytes(source))
+                    self._open_block(event.index).citation_events.append(bytes(source))
             case "content_block_start":
                 self._start(event)
                 self._blocks[-1].source = bytes(source)
@@ -569,6 +637,8 @@ class MessageStream:
             if delta.thinking:
                 growing.pieces.append(delta.thinking)
                 self._hear(delta.thinking, "thought")
+        elif delta.citation is not None:
+            growing.citations.append(delta.citation)
         elif delta.type == "signature_delta":
             growing.signature += delta.signature or ""
 

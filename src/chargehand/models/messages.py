@@ -9,11 +9,16 @@ from msgspec import Meta, Raw, Struct, structs
 from msgspec.structs import astuple
 
 from chargehand.engine.declared import Declared, written_as
+from chargehand.engine.facts import Citation
 from chargehand.errors import Invalid
 from chargehand.models.request_facts import Subject
 
 IMAGE_TOKENS = 1_600
 """About what a model reads for a picture."""
+PAGE_TOKENS = 3_000
+"""About what a model reads for a page of a PDF: its text, and the page as a picture."""
+PDF = "application/pdf"
+"""The media type of documents."""
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "tools", "length", "refused", "paused"]
 """How a reply ends. `paused`: the provider's own tools took long, and the model goes on when it is asked again."""
@@ -36,7 +41,32 @@ class Image(Struct, frozen=True, gc=False, omit_defaults=True):
     file: str
     """The id of the file it is."""
     media_type: str
+    """Its type, such as `image/png`. What is no picture is refused here: providers refuse it as well."""
     data: bytes = b""
+    """Empty until the call is made."""
+
+    def __post_init__(self) -> None:
+        if not self.media_type.startswith("image/"):
+            raise Invalid(f"{self.file} is of type {self.media_type}, which is no picture; a PDF goes into documents")
+
+
+class Document(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A PDF in a message. Its bytes are read from the store right before the call, like those of a picture."""
+
+    file: str
+    """The id of the file it is."""
+    name: str
+    """What it is called; citations name it."""
+    pages: int = 1
+    """How many pages it has, about: so much of the window it takes."""
+    media_type: str = PDF
+    """Its type. Providers take PDFs only."""
+    data: bytes = b""
+    """Empty until the call is made."""
+
+    def __post_init__(self) -> None:
+        if self.media_type != PDF:
+            raise Invalid(f"{self.name} is of type {self.media_type}; only a PDF ({PDF}) is shown as a document")
 
 
 class KeptPart(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -77,9 +107,21 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     is_error: bool = False
     """A tool message: the call failed, and the text says why."""
     images: tuple[Image, ...] = ()
-    """A user's message: pictures that the model is shown with the text."""
+    """Pictures that the model is shown with the text: of a user's message, or of a tool's result."""
+    documents: tuple[Document, ...] = ()
+    """PDFs that the model is shown with the text: of a user's message, or of a tool's result."""
     kept: Kept | None = None
     """An assistant's: what its provider wants back with it."""
+
+    @property
+    def has_files(self) -> bool:
+        """Whether pictures or documents are shown with the text."""
+        return bool(self.images or self.documents)
+
+    @property
+    def files_tokens(self) -> int:
+        """About what a model reads for its pictures and documents, in tokens."""
+        return IMAGE_TOKENS * len(self.images) + PAGE_TOKENS * sum([document.pages for document in self.documents])
 
 
 class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -121,6 +163,8 @@ class Reply(Struct, frozen=True, gc=False, omit_defaults=True):
     """The service tier that served the call, as the provider calls it; empty: the usual one, or it does not say."""
     provider_calls: int = 0
     """How often tools of the provider itself were used on the way. What they returned is in `kept`."""
+    citations: tuple[Citation, ...] = ()
+    """What the provider says that the text rests on, in its order."""
 
     def message(self) -> Message:
         return Message("assistant", self.text, self.calls, kept=self.kept)

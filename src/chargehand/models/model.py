@@ -38,6 +38,8 @@ class ModelCard(Declared, frozen=True):
     """Whether a reply can be held to a JSON Schema."""
     images: bool = False
     """Whether it can be shown pictures."""
+    documents: bool = False
+    """Whether it can be shown PDFs; if not, it is given their text."""
     notice: str = ""
     """What people must know about its answers, for example that no language model was asked."""
     micros_in: float | None = None

@@ -4,6 +4,7 @@ Loading this loads pydantic_ai, which takes a second: only `resolve` does, and o
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
@@ -36,7 +37,7 @@ from chargehand.models.call_errors import (
 )
 from chargehand.models.cloud_errors import cloud_failure, cloud_problem
 from chargehand.models.http import PATIENCE, Timeouts
-from chargehand.models.messages import Finish, Kept, KeptPart, Message, Reply, Request, ToolCall, Usage
+from chargehand.models.messages import PDF, Finish, Kept, KeptPart, Message, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
 from chargehand.models.provider_tools import PROVIDER_TOOLS
 from chargehand.models.providers import extra_of
@@ -53,6 +54,9 @@ _FINISHES: dict[str, Finish] = {
 }
 _NATIVE_TOOLS = {kind.kind: kind for kind in SUPPORTED_NATIVE_TOOLS if kind.kind in PROVIDER_TOOLS}
 """Tools that a provider runs, which have the same names there."""
+_SEEING = re.compile(r"claude|gemini|gpt-(?:4o|4\.1|[5-9])|grok-[4-9]|llama-?4|nova-(?:lite|pro|premier)|pixtral")
+_READING = re.compile(r"claude|gemini|gpt-(?:4o|4\.1|[5-9])|nova-(?:lite|pro|premier)")
+"""Names of models that take pictures, and of those that take PDFs."""
 _KEPT = "response"
 """The kind of what is kept: the whole reply as they write it, without its text and arguments, which the journal has."""
 
@@ -70,7 +74,10 @@ class ProviderModel:
         key: str = "",
         variable: str = "",
         headers: Mapping[str, str] = NO_HEADERS,
+        images: bool | None = None,
+        documents: bool | None = None,
     ) -> None:
+        """`images` and `documents` say whether it takes them; left out, its name and its profile do."""
         self._model = model
         self._headers = dict(headers)
         self._timeouts = timeouts
@@ -83,6 +90,8 @@ class ProviderModel:
             window,
             bool(profile.get("supports_tools", True)),
             self._native_schema,
+            images=_sees(model, profile) if images is None else images,
+            documents=_reads_pdfs(model, profile) if documents is None else documents,
             max_tokens=known_limit(model.model_name),
             keeps_limit=True,
             provider_tools=tuple(
@@ -374,8 +383,30 @@ def _part(message: Message, names: dict[str, str]) -> theirs.ModelRequestPart:
     if message.role == "system":
         return theirs.SystemPromptPart(message.text)
     if message.role == "tool":
-        return theirs.ToolReturnPart(names.get(message.call, "unknown"), message.text, message.call)
-    return theirs.UserPromptPart(message.text)
+        content = [message.text, *_files(message)] if message.has_files else message.text
+        outcome = "failed" if message.is_error else "success"
+        return theirs.ToolReturnPart(names.get(message.call, "unknown"), content, message.call, outcome=outcome)
+    return theirs.UserPromptPart([message.text, *_files(message)] if message.has_files else message.text)
+
+
+def _files(message: Message) -> list[theirs.BinaryContent]:
+    """The documents and pictures of a message."""
+    return [
+        theirs.BinaryContent(part.data, media_type=part.media_type, identifier=part.file)
+        for part in (*message.documents, *message.images)
+    ]
+
+
+def _sees(model: models.Model, profile: ModelProfile) -> bool:
+    """Whether a model takes pictures: its name is known for it, and nothing says otherwise."""
+    return bool(profile.get("supports_image_input", True)) and _SEEING.search(model.model_name.lower()) is not None
+
+
+def _reads_pdfs(model: models.Model, profile: ModelProfile) -> bool:
+    """Whether a model takes PDFs: its name is known for it, and nothing says otherwise."""
+    types = profile.get("supported_document_media_types")
+    is_taken = bool(profile.get("supports_document_input", True)) and (types is None or PDF in types)
+    return is_taken and _READING.search(model.model_name.lower()) is not None
 
 
 def _words(event: theirs.ModelResponseStreamEvent) -> tuple[str, TextKind]:
@@ -408,6 +439,8 @@ def provider_model(
     window: int = 128_000,
     variable: str,
     headers: Mapping[str, str] = NO_HEADERS,
+    images: bool | None = None,
+    documents: bool | None = None,
 ) -> ProviderModel:
     """Return a model of a provider. `where` are arguments of its client that say where it is: an endpoint, a region.
 
@@ -433,4 +466,14 @@ def provider_model(
         if problem := cloud_problem(Party(handle, provider, secrets=(key,) if key else ()), error):
             raise Invalid(problem) from error
         raise
-    return ProviderModel(handle, model, timeouts=timeouts, window=window, key=key, variable=variable, headers=headers)
+    return ProviderModel(
+        handle,
+        model,
+        timeouts=timeouts,
+        window=window,
+        key=key,
+        variable=variable,
+        headers=headers,
+        images=images,
+        documents=documents,
+    )

@@ -98,6 +98,7 @@ class Options(TypedDict, total=False):
     native_tools: bool
     schema: bool
     images: bool
+    documents: bool
     headers: Mapping[str, str]
 
 
@@ -298,6 +299,8 @@ class Finder:
             timeouts=options.get("timeouts", PATIENCE),
             window=options.get("window", _WINDOW),
             headers=self._headers(handle, NO_PLACE, options),
+            images=options.get("images"),
+            documents=options.get("documents"),
         )
         pace = options.get("pace") or self._paces.get(provider) or Pace()
         tag = PriceTag(provider, name, fixed=options.get("price"), otherwise=self._price)
@@ -431,6 +434,8 @@ def _http_model(reach: Reach, transport: Transport | None, options: Options) -> 
         free=reach.place.free,
         headers=reach.headers,
     )
+    if "documents" in options:
+        endpoint["documents"] = options["documents"]
     if reach.place.protocol == "anthropic":
         return AnthropicMessages(reach.handle, reach.url, reach.name, reach.key, **endpoint)
     if _speaks_responses(reach):

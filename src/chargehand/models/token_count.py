@@ -44,9 +44,10 @@ _KINDS = (
     _Kind("frames", 0.5, 1.0),
     _Kind("tools", 0.4, 0.6),
     _Kind("images", 0.5, 0.0),
+    _Kind("documents", 0.6, 0.6),
     _Kind("request", 8.0, 0.0),
 )
-TOOLS = -3
+TOOLS = -4
 """The place of tools and schemas in a size."""
 _BYTES_OF_KEPT = 3
 """Bytes of what a provider wants back with a message, for each token it counts them as; a guess on the high side."""
@@ -91,7 +92,7 @@ _CLASSES = _table()
 _CONTINUATIONS = bytes(range(0x80, 0xC0))
 _LETTERS = bytes([byte if byte in b"ac" else ord("a") if byte == ord("l") else ord(".") for byte in range(256)])
 """What tells where words begin: letters, and a dot for all else."""
-_NO_FRAME: Size = (0.0, 0.0, 0.0, 0.0)
+_NO_FRAME: Size = (0.0, 0.0, 0.0, 0.0, 0.0)
 _FOREIGN = 0.005  # accents among the letters of a text, from which on its words are no English
 _KANA = 0.15  # of the East Asian characters of a text, from which on it is Japanese
 
@@ -184,14 +185,15 @@ def without(whole: Size, part: Size) -> Size:
 
 
 def measure_message(message: Message) -> Size:
-    """Return the size of a message with its pictures and calls."""
+    """Return the size of a message with its pictures, documents and calls."""
     size = measure(message.text)
     for call in message.calls:
         size = together(size, measure(f"{call.name} {call.arguments}"))
     images = float(len(message.images) * IMAGE_TOKENS)
+    documents = 0.0 if not message.documents else float(message.files_tokens - len(message.images) * IMAGE_TOKENS)
     if message.kept is not None:  # opaque, and often not text
         images += message.kept.size / _BYTES_OF_KEPT
-    return (*size[:-4], _FRAME * (1 + len(message.calls)), 0.0, images, 0.0)
+    return (*size[:-5], _FRAME * (1 + len(message.calls)), 0.0, images, documents, 0.0)
 
 
 def measure_tools(tools: Sequence[ToolSpec], schema: bytes | None = None) -> Size:
@@ -200,7 +202,7 @@ def measure_tools(tools: Sequence[ToolSpec], schema: bytes | None = None) -> Siz
     if schema is not None:
         texts.append(bytes(schema).decode())
     tokens = sum([sum(measure(text)) + _FRAME for text in texts])
-    return (*EMPTY[:-3], tokens, 0.0, 0.0)
+    return (*EMPTY[:-4], tokens, 0.0, 0.0, 0.0)
 
 
 def measure_request(request: Request) -> Size:

@@ -146,6 +146,7 @@ class EndpointOptions(TypedDict, total=False):
     native_tools: bool
     schema: bool
     images: bool
+    documents: bool
     variable: str
     free: bool
     notice: str
@@ -182,6 +183,7 @@ class HttpModel(ABC):
             native_tools=options.get("native_tools", True),
             schema=options.get("schema", True),
             images=options.get("images", True),
+            documents=options.get("documents", False),
             notice=options.get("notice", ""),
             max_tokens=known_limit(name),
             keeps_limit=True,

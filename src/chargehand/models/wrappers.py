@@ -162,6 +162,7 @@ class ReplicaPool:
             native_tools=all(card.native_tools for card in cards),
             schema=all(card.schema for card in cards),
             images=all(card.images for card in cards),
+            documents=all(card.documents for card in cards),
             notice=" ".join(dict.fromkeys(card.notice for card in cards if card.notice)),
             max_tokens=min((card.max_tokens for card in cards if card.max_tokens), default=0),
             keeps_limit=all(card.keeps_limit for card in cards),

@@ -37,6 +37,7 @@ from chargehand.runtime.executor import (
     Where,
     WorkFailed,
 )
+from chargehand.runtime.files import keep_file
 from chargehand.runtime.nested import NestedRuns, StartingStep
 from chargehand.trace_context import outgoing_trace
 from chargehand.waits import waiting
@@ -361,7 +362,7 @@ class _StepContext:
         if type(done) is not Done:  # a user's function returned it
             raise TypeError(f"the call of step {name!r} returned {type(done).__name__}; return a Done")
         result = encode_value(done.value) if effect == "read" else encode_or_text(done.value)[0]
-        finished = ev.StepFinished(task, attempt, number, result, good=done.good, used=done.used, calls=done.acted)
+        finished = self._describe_end(done, number, result)
         if effect == "read":
             await self._line.ask(finished)
         else:
@@ -393,6 +394,18 @@ class _StepContext:
             key=key,
             arguments=Raw(arguments.encode()) if arguments else ev.NULL,
             look=look,
+        )
+
+    def _describe_end(self, done: Done, number: int, result: Raw) -> ev.StepFinished:
+        return ev.StepFinished(
+            task=self._work.task,
+            attempt=self._work.number,
+            step=number,
+            result=result,
+            good=done.good,
+            used=done.used,
+            calls=done.acted,
+            files=done.files,
         )
 
     def _idempotency_key(self, request_digest: str, effect: Effect) -> str:
@@ -645,6 +658,9 @@ class _StepContext:
 
     async def read_file(self, file: str) -> bytes:
         return await self._line.runner.journal.files.read(file)
+
+    async def keep_file(self, name: str, media_type: str, body: bytes) -> tuple[ev.FileReference, str]:
+        return await keep_file(self._line.runner.journal.files, name, media_type, body)
 
     def note(self, text: str, failure: ev.Failure | None = None, fact: ev.NotedFact | None = None) -> None:
         if isinstance(fact, CallsLost) and self._work not in self._line.state.owing:

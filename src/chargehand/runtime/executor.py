@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget, CapReached
-from chargehand.engine.events import AnswerSection, Effect, Failure, Missing, NotedFact, StepKind
+from chargehand.engine.events import AnswerSection, Effect, Failure, FileReference, Missing, NotedFact, StepKind
 from chargehand.engine.facts import AnswerAudit, Tracing
 from chargehand.engine.failure import EarlierCall, Gap
 from chargehand.engine.owed import Brief
@@ -56,7 +56,7 @@ class Done(Struct, frozen=True):
     ended, by a rule `exit_loop`; `missing` is what its result leaves out. Of an answer: `sections` are shown below it,
     `chosen` is the task whose result it is, `judged` says that a judge chose it, `cut` why it is not whole,
     `audit` what was found when it was checked, `calls` are calls of the caller's tools. `acted` are the effects of the
-    run that a step started.
+    run that a step started, `files` the ids of pictures and PDFs that a tool returned.
     """
 
     value: object
@@ -72,6 +72,7 @@ class Done(Struct, frozen=True):
     audit: AnswerAudit | None = None
     calls: tuple[ev.CallerToolCall, ...] = ()
     acted: tuple[EarlierCall, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 class ModelTurn(Protocol):
@@ -320,6 +321,13 @@ class StepContext(Protocol):
         """The bytes of a file that the run was given, by its id; Unknown if it was deleted."""
         ...
 
+    async def keep_file(self, name: str, media_type: str, body: bytes) -> tuple[FileReference, str]:
+        """Keep a file that the work came by, beside the runs; what it is found by, and its text if it is a PDF.
+
+        Invalid for one that no model could be shown.
+        """
+        ...
+
     def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         """Journal what a model is first told for this work."""
         ...
@@ -409,6 +417,9 @@ class ContextProxy:
 
     async def read_file(self, file: str) -> bytes:
         return await self._context.read_file(file)
+
+    async def keep_file(self, name: str, media_type: str, body: bytes) -> tuple[FileReference, str]:
+        return await self._context.keep_file(name, media_type, body)
 
     def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         self._context.prompt(model, messages, tools)

@@ -5,6 +5,7 @@ Whatever a server does, a call returns in time, with a result or with words for 
 
 import asyncio
 import logging
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from importlib.metadata import version
@@ -20,8 +21,12 @@ from mcp_types import (
     CONNECTION_CLOSED,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
+    AudioContent,
+    BlobResourceContents,
     CallToolResult,
+    ContentBlock,
     EmbeddedResource,
+    ImageContent,
     Implementation,
     ResourceLink,
     TextContent,
@@ -36,6 +41,7 @@ from chargehand.engine.breaker import Breaker, lease, next_change, note, stand
 from chargehand.engine.facts import ToolsWithheld
 from chargehand.engine.policy import Breaking, Instant, Seconds
 from chargehand.errors import Invalid
+from chargehand.runtime.files import shown_type
 from chargehand.tools.calling import ToolFailed, capped
 from chargehand.tools.mcp_lock import (
     PinDifferences,
@@ -52,6 +58,7 @@ from chargehand.tools.mcp_lock import (
 )
 from chargehand.tools.mcp_transport import LARGEST_MESSAGE, REFUSED, SESSION_LOST, ServerProcess, http_client
 from chargehand.tools.schema import Caller
+from chargehand.tools.tool_files import ToolFile, WithFiles
 
 logger = logging.getLogger(__name__)
 
@@ -424,7 +431,9 @@ class McpSession(Struct, eq=False):
         text = result_text(result)
         if result.is_error:
             raise _failure(text or f"{name} failed without saying why", is_known=True)
-        return result_value(result, text)
+        value = result_value(result, text)
+        files = result_files(result)
+        return WithFiles(value or None, files) if files else value
 
     def _raise_if_lost(self, error: Exception, *, unknown: bool) -> None:
         """Raise ConnectionLost where an error means that there is no session any more."""
@@ -454,20 +463,47 @@ def _now() -> Instant:
 
 
 def result_text(result: CallToolResult) -> str:
-    """The texts of a result; what is no text is named."""
+    """The texts of a result; what is no text is named, but for the files that come with it."""
     parts: list[str] = []
     for block in result.content:
         if isinstance(block, TextContent):
             parts.append(block.text)
-        elif isinstance(block, EmbeddedResource):
-            resource = block.resource
-            is_text = isinstance(resource, TextResourceContents)
-            parts.append(resource.text if is_text else f"({resource.uri}, which is no text)")
+        elif isinstance(block, EmbeddedResource) and isinstance(block.resource, TextResourceContents):
+            parts.append(block.resource.text)
         elif isinstance(block, ResourceLink):
             parts.append(f"({block.name}: {block.uri})")
-        else:
-            parts.append(f"({block.type} of type {block.mime_type}, which cannot be shown here)")
+        elif _file_of(block) is None:
+            parts.append(_unreadable(block))
     return capped("\n".join(parts), LARGEST_RESULT)[0]
+
+
+def result_files(result: CallToolResult) -> tuple[ToolFile, ...]:
+    """The pictures and PDFs of a result."""
+    return tuple([file for block in result.content if (file := _file_of(block)) is not None])
+
+
+def _file_of(block: ContentBlock) -> ToolFile | None:
+    """The picture or the PDF that a block is; None where it is neither, or no file at all."""
+    name = ""
+    if isinstance(block, ImageContent):
+        data = block.data
+    elif isinstance(block, EmbeddedResource) and isinstance(block.resource, BlobResourceContents):
+        data = block.resource.blob
+        name = str(block.resource.uri).rstrip("/").rpartition("/")[2]
+    else:
+        return None
+    try:
+        body = b64decode(data, validate=True)
+    except ValueError:
+        return None
+    return ToolFile(body, name) if shown_type(body) else None
+
+
+def _unreadable(block: ContentBlock) -> str:
+    """What stands in the place of what is neither text nor a file that models are shown."""
+    if isinstance(block, ImageContent | AudioContent):
+        return f"({block.type} of type {block.mime_type}, which cannot be shown here)"
+    return f"({block.resource.uri}, which is no text)" if isinstance(block, EmbeddedResource) else ""
 
 
 def result_value(result: CallToolResult, text: str) -> object:

@@ -23,7 +23,7 @@ from chargehand.agents.inputs import last_tasks
 from chargehand.agents.judge import describe_contradiction, describe_contradictions, settle
 from chargehand.agents.writer import WriterCalls
 from chargehand.engine.events import AnswerSection
-from chargehand.engine.facts import AnswerAudit, SettledContradiction, Statement, Tracing
+from chargehand.engine.facts import AnswerAudit, Citation, SettledContradiction, Statement, Tracing
 from chargehand.engine.failure import Gap
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task, TaskId, in_order, needs
@@ -195,6 +195,12 @@ def answer_tracings(state: RunState) -> dict[str, Tracing]:
     done = {name: progress for name, progress in state.tasks.items() if progress.status is Status.DONE}
     last = last_tasks(list(done), [progress.task for progress in done.values()])
     return {name: tracing for name in last if (tracing := done[TaskId(name)].tracing) is not None}
+
+
+def cited_by_task(state: RunState) -> dict[str, tuple[Citation, ...]]:
+    """What the providers of models cite for the results of a run, by the tasks that have citations."""
+    tracings = {name: progress.tracing for name, progress in state.tasks.items() if progress.tracing is not None}
+    return {name: tracing.citations for name, tracing in tracings.items() if tracing.citations}
 
 
 def measure_coverage(covered: Sequence[str], gaps: Sequence[Gap], unused: Sequence[str] = ()) -> Coverage:

@@ -41,6 +41,7 @@ from chargehand.models.testing.fault_replies import (
     send_whole,
 )
 from chargehand.models.testing.field_rules import FIELD_MODES, ProtocolName, RefusedField, refusals
+from chargehand.models.testing.file_rules import FILE_MODES, FileRule, broken_rule
 from chargehand.models.testing.thought_rules import RULES, ThoughtRule
 
 ELSEWHERE = "elsewhere"
@@ -180,6 +181,12 @@ _NAMES: dict[type[WireProtocol], ProtocolName] = {
     ResponsesProtocol: "responses",
     MessagesProtocol: "anthropic",
 }
+
+
+def _refuse_files(rules: Sequence[FileRule], exchange: Exchange) -> Sending:
+    """Refuse the first part of a message that the model does not take; answer where there is none."""
+    error = broken_rule(rules, _NAMES[type(exchange.protocol)], exchange.request)
+    return exchange.answer(exchange.reply) if error is None else send_whole(dump(error), 400)
 
 
 def _refuse_fields(rules: Sequence[RefusedField], exchange: Exchange) -> Sending:
@@ -374,6 +381,8 @@ FAULTS: dict[str, tuple[str, Play]] = {
     "odd-lines": ("answers, with comments, unknown fields and carriage returns (legal)", _send_odd_lines),
     # the settings
     **{name: (words, partial(_refuse_fields, rules)) for name, (words, rules) in FIELD_MODES.items()},
+    # pictures and PDFs
+    **{name: (words, partial(_refuse_files, rules)) for name, (words, rules) in FILE_MODES.items()},
     # thoughts, which must come back
     **{mode: (rule.about, _think(rule)) for mode, rule in RULES.items()},
     server_tool_rules.SERVER_TOOLS: (server_tool_rules.ABOUT, _run_tools),

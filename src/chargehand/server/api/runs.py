@@ -9,7 +9,7 @@ from msgspec import UNSET, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from chargehand.agents.audit.assessment import answer_tracings, count_traced
+from chargehand.agents.audit.assessment import answer_tracings, cited_by_task, count_traced
 from chargehand.agents.draft import PlanForecast, foreseen
 from chargehand.agents.result import fallback_answer, noted_facts, planned
 from chargehand.agents.run_document import (
@@ -176,6 +176,7 @@ async def run_info(tenant: Tenant, run: str, *, plain: bool = False) -> RunInfo:
         forecast=None if state.ended is not None or not plan.tasks else await _forecast(tenant, state, plan),
         asks=None if is_asked else read_question(state),
         in_doubt=read_calls_in_doubt(state, is_driven=is_driven),
+        citations=cited_by_task(state),
     )
 
 

@@ -14,7 +14,7 @@ from chargehand.agents.draft import PlanForecast
 from chargehand.agents.run_document import CallInDoubt, RunDocument, RunQuestion, State
 from chargehand.engine import events as ev
 from chargehand.engine.budget import CapReached
-from chargehand.engine.facts import SettledContradiction, Statement
+from chargehand.engine.facts import Citation, SettledContradiction, Statement
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.plan import Finding, Plan, TaskId
 from chargehand.engine.policy import Instant, Seconds
@@ -538,6 +538,8 @@ class RunInfo(Struct, frozen=True):
     forecast: PlanForecast | None = None
     asks: RunQuestion | None = None
     in_doubt: tuple[CallInDoubt, ...] = ()
+    citations: dict[str, tuple[Citation, ...]] = {}
+    """By task, what the providers of models cite for its result. It is their word, and none of it counts as traced."""
 
     @property
     def document(self) -> RunDocument:
