@@ -34,7 +34,6 @@ MODELS: dict[str, str] = {
     "mistral": "ministral-8b-latest",
     "moonshotai": "kimi-k2.6",
     "nebius": "openai/gpt-oss-120b",
-    "openai-responses": "gpt-5-nano",
     "ovhcloud": "gpt-oss-20b",
     "sambanova": "gpt-oss-120b",
     "together": "openai/gpt-oss-20b",
@@ -60,7 +59,7 @@ class Plan(Struct, frozen=True):
 def plan(lookup: Mapping[str, str]) -> Iterator[Plan]:
     """Yield every provider that takes a key, with the model that is asked or the reason why none is."""
     chosen = {handle.partition(":")[0]: handle for handle in lookup.get("LIVE_MODELS", "").split()}
-    variables = {name: place.key for name, place in OWN.items() if place.needs_key}
+    variables = {name: place.key for name, place in OWN.items() if place.needs_key and not place.api}
     variables |= {name: key_variable(name) for name in OTHERS}
     for provider, variable in variables.items():
         if not lookup.get(variable, "").strip():

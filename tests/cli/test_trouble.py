@@ -126,7 +126,7 @@ async def test_doctor_tries_what_a_model_can_do_and_says_what_it_cost(tmp_path: 
     assert server.requests[mode] == made  # and none where nothing may be spent
     report = json.loads(document.out)
     assert (report["ok"], report["micros"]) == (False, 0)
-    assert {trial["state"] for trial in report["trials"]} == {"skipped"}
+    assert {trial["state"] for trial in report["trials"]} <= {"skipped", "unsupported"}
     assert "sk-not-a-real-key-at-all" not in told.out + told.err + document.out
 
 

@@ -11,6 +11,7 @@ from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.messages import Kept, KeptPart, Message, Reply, Request, Usage, drop_changed_parts
 from chargehand.models.model import ModelCard, ModelFailed
 from chargehand.models.openai import OpenAIChat
+from chargehand.models.openai_responses import OpenAIResponses
 from chargehand.models.prices import find_price, flat
 from chargehand.models.provider_tools import ANTHROPIC_TOOLS, MAX_USES, PROVIDER_TOOLS, tool_results
 from chargehand.models.resolve import offered_tools
@@ -165,7 +166,17 @@ def test_what_a_handle_offers() -> None:
     assert offered_tools("anthropic+https://host#m") == tuple(ANTHROPIC_TOOLS)
     assert set(offered_tools("google:gemini-3-flash")) == set(PROVIDER_TOOLS)
     assert offered_tools("groq:x") == ("web_search",)
-    for handle in ("openai:gpt-4o", "ollama:x", "demo", "local:x", "mistral:x", "openai+http://host/v1#m"):
+    for handle in ("openai:gpt-5-mini", "openai-responses:gpt-4o", "openai-responses+http://host/v1#m"):
+        assert offered_tools(handle) == ("web_search", "code_execution")
+    for handle in (
+        "openai-chat:gpt-5-mini",
+        "openai:gpt-4o",
+        "ollama:x",
+        "demo",
+        "local:x",
+        "mistral:x",
+        "openai+http://host/v1#m",
+    ):
         assert offered_tools(handle) == ()
 
 
@@ -177,3 +188,42 @@ async def test_the_card_of_a_model_says_what_its_provider_runs() -> None:
     for handle, model in models.items():
         assert model.card.provider_tools == offered_tools(handle)
         await model.close()
+
+
+# --- OpenAI's Responses API
+
+WEB = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "ostrich"}}
+CODE = {"type": "code_interpreter_call", "id": "ci_1", "status": "completed", "code": "print(104)", "container_id": "c"}
+OUTPUT: list[dict[str, Any]] = [
+    WEB,
+    {**CODE, "outputs": [{"type": "logs", "logs": "104"}]},
+    {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": "104 kg", "annotations": []}],
+    },
+]
+
+
+async def test_the_responses_api_runs_tools_and_gets_their_items_back() -> None:
+    used = {"input_tokens": 9, "output_tokens": 9, "total_tokens": 18}
+    response = {"id": "r", "object": "response", "status": "completed", "model": "m", "output": OUTPUT, "usage": used}
+    both = ("web_search", "code_execution")
+    async with loopback(lambda _: whole(response)) as server:
+        model = OpenAIResponses("openai:m", server.url, "gpt-5-mini")
+        assert model.card.provider_tools == both
+        reply = await model.reply(Request((ASKED,), provider_tools=both))
+        await model.reply(Request((ASKED, reply.message(), Message("user", "Sure?")), provider_tools=both))
+        await model.close()
+    assert (reply.text, reply.provider_calls) == ("104 kg", 2)
+    assert reply.usage is not None
+    assert reply.usage.searches == 1
+    assert tool_results(reply.kept) == [WEB["action"], [{"type": "logs", "logs": "104"}]]
+    first, second = (asked.json for asked in server.asked)
+    assert first["tools"] == [{"type": "web_search"}, {"type": "code_interpreter", "container": {"type": "auto"}}]
+    assert first["max_tool_calls"] == MAX_USES
+    assert "code_interpreter_call.outputs" in str(first["include"])
+    sent: Any = second["input"]
+    assert sent[1:3] == OUTPUT[:2]

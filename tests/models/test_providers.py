@@ -220,7 +220,7 @@ async def test_a_suspended_reply_is_paused() -> None:
 
 
 def test_the_providers_that_are_named_for_a_tool_are_those_whose_library_has_it() -> None:
-    classes = {"google": GoogleModel, "openai-responses": OpenAIResponsesModel}
+    classes = {"google": GoogleModel, "openai": OpenAIResponsesModel}
     for provider, kind in classes.items():
         kinds = {tool.kind for tool in kind.supported_native_tools()} & set(PROVIDER_TOOLS)
         assert {name for name, tool in PROVIDER_TOOLS.items() if provider in tool.makers} == kinds

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from chargehand.models.prices import flat
 from chargehand.models.resolve import Finder
 from chargehand.models.testing.fault_server import MODES, FaultServer
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.models.trials import TRIALS, TrialResult, try_model
+from chargehand.models.trials import TRIALS, TrialResult, one_page_pdf, try_model
 from tests.models.loopback import Asked, Move, loopback, whole
 
 TIMES = Timeouts(connect=1.0, first=0.3, whole=0.3, idle=0.3, total=0.5)
@@ -75,6 +76,8 @@ def able(protocol: str, wrong: str = "") -> Callable[[Asked], list[Move]]:
             return whole(answer(json.dumps({"city": "Lisbon", "country": "Portugal", "inhabitants": inhabitants})))
         if "colour" in body:
             return whole(answer("Blue." if wrong == "picture" else "Red."))
+        if "animal" in body:
+            return whole(answer("Emu." if wrong == "PDF" else "An ostrich."))
         return whole(answer("ok"))
 
     return play
@@ -83,7 +86,7 @@ def able(protocol: str, wrong: str = "") -> Callable[[Asked], list[Move]]:
 @pytest.mark.parametrize("protocol", ["openai", "anthropic"])
 async def test_a_model_that_can_do_all_of_it_passes_with_tokens_times_and_costs(protocol: str) -> None:
     async with loopback(able(protocol)) as server:
-        results = await tried(handle_of(protocol, server.url), price=flat(10.0, 100.0))
+        results = await tried(handle_of(protocol, server.url), price=flat(10.0, 100.0), documents=True)
     assert {what: result.state for what, result in results.items()} == dict.fromkeys(NAMES, "ok")
     assert "thoughts that were sent back" in results["tool round"].message
     text, tools = results["text"], results["tool round"]
@@ -103,11 +106,12 @@ async def test_a_model_that_can_do_all_of_it_passes_with_tokens_times_and_costs(
         ("tool", "tool round", "it called 'delete_all', a tool it was not given"),
         ("schema", "schema", "the reply does not fit the schema: "),
         ("picture", "picture", "the picture is red, and it said 'Blue.'"),
+        ("PDF", "PDF", "the page is about the ostrich, and it said 'Emu.'"),
     ],
 )
 async def test_a_reply_of_no_use_fails_its_trial_and_no_other(wrong: str, what: str, said: str) -> None:
     async with loopback(able("openai", wrong)) as server:
-        results = await tried(handle_of("openai", server.url))
+        results = await tried(handle_of("openai", server.url), documents=True)
     assert results[what].message.startswith(said)
     assert results[what].todo
     assert [name for name, result in results.items() if result.state == "failed"] == [what]
@@ -115,16 +119,18 @@ async def test_a_reply_of_no_use_fails_its_trial_and_no_other(wrong: str, what: 
 
 async def test_what_a_model_does_not_have_is_not_tried() -> None:
     async with loopback(able("openai")) as server:
-        results = await tried(handle_of("openai", server.url), native_tools=False, images=False)
+        results = await tried(handle_of("openai", server.url), native_tools=False, images=False, documents=False)
     states = {what: result.state for what, result in results.items()}
-    assert (states["tool round"], states["picture"]) == ("unsupported", "unsupported")
+    assert {states[what] for what in ("tool round", "picture", "PDF")} == {"unsupported"}
     assert (states["text"], states["schema"]) == ("ok", "ok")
     assert len(server.asked) == 2
 
 
 async def test_no_call_is_made_that_might_cost_more_than_is_left() -> None:
     async with loopback(able("openai")) as server:
-        results = await tried(handle_of("openai", server.url), max_micros=104_000, price=flat(10.0, 100.0))
+        results = await tried(
+            handle_of("openai", server.url), max_micros=104_000, price=flat(10.0, 100.0), documents=True
+        )
         # 1,024 tokens and what is read may cost 103,000; then there are 2,000 less
         assert [results[what].state for what in NAMES] == ["ok", *["skipped"] * (len(NAMES) - 1)]
         assert results["schema"].todo == "allow more: --max-usd"
@@ -137,6 +143,12 @@ async def test_a_call_of_unknown_cost_counts_as_the_most_it_may_have_cost() -> N
     results = [result async for result in try_model(model, max_micros=100_000)]
     assert (results[0].state, results[0].micros) == ("ok", None)
     assert [result.what for result in results if result.message.startswith("it might cost")]
+
+
+def test_the_pdf_can_be_read() -> None:
+    pypdf = pytest.importorskip("pypdf")
+    pages = pypdf.PdfReader(BytesIO(one_page_pdf("About the ostrich.")), strict=True).pages
+    assert [page.extract_text() for page in pages] == ["About the ostrich."]
 
 
 # --- servers that fail

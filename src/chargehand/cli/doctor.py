@@ -35,7 +35,7 @@ def add_doctor(parser: ArgumentParser) -> None:
             **shared("--team"),
             "--workers": {"action": "store_true", "help": "how workers, tools and models did in the latest runs"},
             "--cluster": {"action": "store_true", "help": "the database and the engine that servers and workers share"},
-            "--ask": {"metavar": "MODEL", "help": "try text, a tool, a schema and a picture in real calls of a model"},
+            "--ask": {"metavar": "MODEL", "help": "try text, a tool, a schema, a picture and a PDF in real calls"},
             "--max-usd": {
                 "metavar": "DOLLARS",
                 "type": usd,

@@ -33,10 +33,10 @@ class ProviderTool(Struct, frozen=True):
 
 PROVIDER_TOOLS: Mapping[str, ProviderTool] = MappingProxyType(
     {
-        "web_search": ProviderTool("Searches the web.", ("anthropic", "google", "groq", "openai-responses", "xai")),
+        "web_search": ProviderTool("Searches the web.", ("anthropic", "google", "groq", "openai", "xai")),
         "web_fetch": ProviderTool("Reads pages and PDFs of the web.", ("anthropic", "google")),
         "code_execution": ProviderTool(
-            "Runs code in a sandbox of the provider.", ("anthropic", "bedrock", "google", "openai-responses", "xai")
+            "Runs code in a sandbox of the provider.", ("anthropic", "bedrock", "google", "openai", "xai")
         ),
     }
 )
@@ -67,6 +67,10 @@ RESPONSES_TOOLS: Mapping[str, _Entry] = MappingProxyType(
 """What stands in `tools` of OpenAI's Responses protocol, with `max_tool_calls: MAX_USES` beside it."""
 
 
+RESPONSES_CALLS = frozenset(("web_search_call", "code_interpreter_call"))
+"""Items of that protocol that say that such a tool was used, and what came of it."""
+
+
 def is_server_block(kind: str) -> bool:
     """Whether a block of Anthropic's protocol is the call of a provider's tool, or what it returned."""
     return kind == "server_tool_use" or kind.endswith("_tool_result")
@@ -86,6 +90,9 @@ def _read_results(part: KeptPart) -> list[object]:
     if part.kind.endswith("_tool_result"):
         block = msgspec.json.decode(part.data, type=dict[str, object])
         return [_readable(block.get("content"))]
+    if part.kind in RESPONSES_CALLS:
+        item = msgspec.json.decode(part.data, type=dict[str, object])
+        return [_readable(item[name]) for name in ("action", "outputs") if item.get(name)]
     if part.kind != "response":  # as pydantic_ai writes a reply
         return []
     messages = cast("list[dict[str, list[dict[str, object]]]]", msgspec.json.decode(part.data))

@@ -11,7 +11,7 @@ from msgspec import Raw, Struct, structs
 
 from chargehand.engine.failure import Failure
 from chargehand.engine.json_schema import problems
-from chargehand.models.messages import Image, Message, Reply, Request, Settings, ToolSpec, Usage
+from chargehand.models.messages import Document, Image, Message, Reply, Request, Settings, ToolSpec, Usage
 from chargehand.models.model import Model, ModelCard, ModelFailed, model_failed
 from chargehand.models.token_count import TokenRates, measure_request
 
@@ -275,6 +275,39 @@ def red_picture(side: int = 64) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", compress(rows)) + chunk(b"IEND", b"")
 
 
+_ANIMAL = "ostrich"
+
+
+async def _try_pdf(_model: Model, calls: MeteredCalls) -> str:
+    document = Document("trial.pdf", "trial.pdf", data=one_page_pdf(f"This page is about the {_ANIMAL}."))
+    order = Message("user", "Which animal is the page about? Reply with one word.", documents=(document,))
+    reply = await calls.ask(Request((order,), settings=_SETTINGS))
+    if _ANIMAL not in reply.text.lower():
+        raise TrialFailed(f"the page is about the {_ANIMAL}, and it said {_short(reply.text)}")
+    return _checked(reply, "it read the page")
+
+
+def one_page_pdf(line: str) -> bytes:
+    """Return a PDF of one page with one line of plain letters."""
+    content = f"BT /F1 24 Tf 40 100 Td ({line}) Tj ET".encode()
+    objects = (
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 500 200]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
+        b"<</Length %d>>stream\n%b\nendstream" % (len(content), content),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+    )
+    file = b"%PDF-1.4\n"
+    places: list[int] = []
+    for number, body in enumerate(objects, 1):
+        places.append(len(file))
+        file += b"%d 0 obj\n%b\nendobj\n" % (number, body)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    count = len(objects) + 1
+    head = b"xref\n0 %d\n0000000000 65535 f \n%b" % (count, table)
+    return file + head + b"trailer<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n" % (count, len(file))
+
+
 def _checked(reply: Reply, message: str) -> str:
     """Return the message for a reply that came to its end; TrialFailed for any other."""
     if reply.finish == "refused":
@@ -305,6 +338,12 @@ TRIALS: tuple[Trial, ...] = (
         _try_picture,
         lambda card: "" if card.images else "it is shown no pictures",
         "if the model sees no pictures: images=False",
+    ),
+    Trial(
+        "PDF",
+        _try_pdf,
+        lambda card: "" if card.documents else "it is sent the text of PDFs, not the PDF",
+        "if the model reads no PDFs: documents=False",
     ),
 )
 """Everything that is tried, in order. All but the first are tried only where the first works."""
