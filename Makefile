@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test suite page-tools thorough check lint types types-changed lint-deploy fix bench bench-memory bench-cluster bench-routing soak-memory soak-nested soak-effects soak-breakers people load soak local-quality letta-matrix peers frameworks web screens openapi reference prices sim scale planted cluster-test monkey kill9 zombie cov lock clean
+.PHONY: help run test suite page-tools thorough check lint types types-changed lint-deploy fix bench bench-memory bench-cluster bench-routing soak-memory soak-nested soak-effects soak-breakers people load soak local-quality letta-matrix peers frameworks web screens openapi reference prices live sim scale planted cluster-test monkey kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -136,6 +136,9 @@ reference: $(VENV)/dev.stamp ## Write docs/reference anew, after a change of ver
 
 prices: $(VENV)/dev.stamp ## Write the table of prices in the package anew, from the genai-prices of dev.lock
 	$(BIN)/python -m tests.models.write_prices
+
+live: $(VENV)/dev.stamp ## One real request to every provider that has a key in the environment; skips the others loudly
+	@$(BIN)/python -m tests.live
 
 sim: $(VENV)/dev.stamp ## Simulated worlds, seed by seed; SEEDS=100000
 	$(BIN)/python -m tests.sim.run --seeds $(SEEDS) $(ARGS)

@@ -14,7 +14,7 @@ from chargehand.config import keys
 from chargehand.engine.events import Ending, EndReason, Noted
 from chargehand.engine.failure import FailureKind
 from chargehand.journal.codec import TAGS
-from tests.reference import events_page
+from tests.reference import events_page, model_features
 from tests.reference.parsers import every_parser
 from tests.reference.write import FOLDER, PAGES
 
@@ -25,6 +25,20 @@ TOLD = {name: (FOLDER / name).read_text(encoding="utf-8") for name in PAGES}
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_what_would_be_written_now(name: str) -> None:
     assert PAGES[name]() == TOLD[name], f"docs/reference/{name} is not what the code says any more: run  make reference"
+
+
+def test_the_table_of_models_is_what_their_code_says() -> None:
+    page = model_features.PAGE.read_text(encoding="utf-8")
+    assert model_features.page_with_features(page) == page, "docs/models.md is not what the code says: make reference"
+
+
+def test_the_table_of_models_tells_models_apart() -> None:
+    claude = model_features.features("anthropic:claude-haiku-4-5")
+    assert (claude.effort, claude.cache, claude.tiers) == (("thinking",), True, ())
+    ollama = model_features.features("ollama:qwen3")
+    assert (ollama.effort, ollama.cache) == (("reasoning_effort",), False)
+    assert model_features.features("groq:openai/gpt-oss-120b").provider_tools == ("web_search",)
+    assert not model_features.features("demo").thoughts
 
 
 def test_there_is_no_page_that_nobody_writes() -> None:

@@ -8,6 +8,7 @@ from chargehand.config.load import load_team
 from chargehand.engine.budget import Budget
 from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import Invalid
+from chargehand.tools.tool import Tool
 from tests.config.files import TOOLS, write
 
 WHOLE = """\
@@ -157,3 +158,20 @@ def test_a_key_may_lie_in_dotenv_beside_the_team(tmp_path: Path, monkeypatch: py
         _ = load_team(file).notice
     (tmp_path / ".env").write_text("OPENAI_API_KEY=not-a-real-key\n")
     assert load_team(file).notice == ""
+
+
+def test_a_worker_names_a_tool_of_its_provider(tmp_path: Path) -> None:
+    file = tmp_path / "team.yaml"
+    text = (
+        "version: 1\nname: searchers\ndefaults: {{model: '{model}'}}\n"
+        "workers:\n  ann: {{description: Searches., tools: ['provider:{tool}']}}\n"
+    )
+    file.write_text(text.format(model="anthropic:claude-haiku-4-5", tool="web_search"), encoding="utf-8")
+    (ann,) = load_team(file).spec.workers
+    assert [(tool.name, tool.hosted) for tool in ann.tools if isinstance(tool, Tool)] == [("web_search", True)]
+    file.write_text(text.format(model="openai:gpt-4o", tool="web_search"), encoding="utf-8")
+    with pytest.raises(Invalid, match="openai:gpt-4o has none; models of anthropic"):
+        load_team(file)
+    file.write_text(text.format(model="anthropic:claude-haiku-4-5", tool="web_serch"), encoding="utf-8")
+    with pytest.raises(Invalid, match=r"no provider has a tool 'provider:web_serch'.*web_search"):
+        load_team(file)

@@ -329,7 +329,7 @@ BROKEN_STREAMS = {
     "thoughts below zero": streamed(
         BEGIN, TEXT, words("hi"), stop(), close(output_tokens_details={"thinking_tokens": -5}), END
     ),
-    "an unknown reason": streamed(BEGIN, TEXT, words("hi"), stop(), close("pause_turn"), END),
+    "an unknown reason": streamed(BEGIN, TEXT, words("hi"), stop(), close("a_new_reason"), END),
     "no body": streamed(),
 }
 

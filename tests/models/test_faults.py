@@ -127,6 +127,7 @@ WANTED: dict[str, Want] = {
     "takes-files": ANSWERED,
     "takes-no-documents": ANSWERED,
     **dict.fromkeys(RULES, ANSWERED),
+    "server-tools": ANSWERED,
 }
 
 

@@ -16,10 +16,12 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from chargehand.errors import Invalid
 from chargehand.models.http import Timeouts
 from chargehand.models.messages import Message, Request
-from chargehand.models.model import ClosableModel
+from chargehand.models.model import ClosableModel, ModelFailed
 from chargehand.models.providers import OTHERS, VARIABLES, extra_of, key_variable
+from chargehand.models.pydantic_ai_models import provider_model
 from chargehand.models.resolve import find_model
 from tests.models.loopback import Asked, Loopback, Move, loopback, self_signed, whole
+from tests.support.hearing import hear_answer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
 LIBRARIES = {
@@ -183,3 +185,63 @@ async def test_vertex_is_asked_as_the_page_says(monkeypatch: pytest.MonkeyPatch,
     assert "/projects/my-project/locations/europe-west4/publishers/google/models/gemini-3-flash" in last.path
     assert last.headers["authorization"] == "Bearer ya29.dummy"
     assert "x-goog-api-key" not in last.headers
+
+
+# --- credentials that are missing or cannot be fetched
+
+
+async def fail(handle: str, known: dict[str, str], *, streamed: bool) -> ModelFailed:
+    """Return how a call without a key fails, at the model itself: nothing around it tidies up its errors."""
+    provider, _, name = handle.partition(":")
+    where = {argument: known[named] for argument, named in VARIABLES[provider].items() if named in known}
+    model = provider_model(handle, provider, name, "", where=where, variable=key_variable(provider))
+    try:
+        with pytest.raises(ModelFailed) as caught:
+            await model.reply(HELLO, hear_answer([]) if streamed else None)
+    finally:
+        await model.close()
+    return caught.value
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.skipif(find_spec("boto3") is None, reason="needs the extra bedrock")
+async def test_bedrock_without_credentials_says_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, streamed: bool
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI"):
+        monkeypatch.delenv(name, raising=False)
+    failed = await fail("bedrock:anthropic.claude", {"AWS_DEFAULT_REGION": "eu-central-1"}, streamed=streamed)
+    assert (failed.failure.kind, failed.failure.permanent, failed.sent, failed.billed) == (
+        "resource",
+        True,
+        False,
+        False,
+    )
+    assert "Unable to locate credentials; set AWS_BEARER_TOKEN_BEDROCK" in failed.failure.message
+
+
+@pytest.mark.skipif(find_spec("boto3") is None, reason="needs the extra bedrock")
+def test_a_profile_that_is_not_there_is_named_when_the_model_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    with pytest.raises(Invalid, match=r"bedrock:x: its library cannot make the call: .*nobody.*AWS_PROFILE"):
+        find_model("bedrock:x", {"AWS_DEFAULT_REGION": "eu-central-1"}.get)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_vertex_without_credentials_or_a_way_to_them_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, streamed: bool
+) -> None:
+    account = {"type": "service_account", "client_email": "a@b.invalid", "private_key": _private_key()}
+    file = tmp_path / "key.json"
+    file.write_text(json.dumps({**account, "token_uri": "http://127.0.0.1:9/token"}), encoding="utf-8")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+    handle = "google-cloud:gemini-3-flash"
+    unreached = await fail(handle, settings("Vertex AI"), streamed=streamed)
+    assert (unreached.failure.kind, unreached.failure.permanent) == ("network", False)
+    assert "did not get through (TransportError)" in unreached.failure.message
+    file.write_text("{}", encoding="utf-8")
+    refused = await fail(handle, settings("Vertex AI"), streamed=streamed)
+    assert (refused.failure.kind, refused.failure.permanent, refused.sent) == ("resource", True, False)
+    assert "gcloud auth application-default login" in refused.failure.message

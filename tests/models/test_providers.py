@@ -8,12 +8,15 @@ from msgspec import Raw
 from pydantic_ai import exceptions
 from pydantic_ai import messages as theirs
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
+from pydantic_ai.models.google import GoogleModel
+from pydantic_ai.models.openai import OpenAIResponsesModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import RequestUsage
 
 from chargehand.models.call_errors import CallFailed
 from chargehand.models.http import Timeouts
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec, Usage
+from chargehand.models.provider_tools import PROVIDER_TOOLS, tool_results
 from chargehand.models.pydantic_ai_models import ProviderModel
 from tests.support.closing import closing
 from tests.support.hearing import hear_answer
@@ -181,3 +184,43 @@ async def test_usage_that_was_left_out_is_not_zero() -> None:
     )
     used = Usage(50, 20, cached=10, cache_written=18, cache_written_hour=12, reasoning=7)
     assert (await ProviderModel("a:b", Fixed(lambda _m, _i: response)).reply(HELLO)).usage == used
+
+
+async def test_a_tool_that_the_provider_runs_is_asked_for_and_goes_back_with_its_result() -> None:
+    seen: list[tuple[list[theirs.ModelMessage], AgentInfo]] = []
+    call = theirs.NativeToolCallPart("web_search", {"query": "ostrich"}, "n1", provider_name="function")
+    found = theirs.NativeToolReturnPart("web_search", [{"title": "104 kg"}], "n1", provider_name="function")
+
+    def answer(messages: list[theirs.ModelMessage], info: AgentInfo) -> theirs.ModelResponse:
+        seen.append((messages, info))
+        return theirs.ModelResponse([call, found, theirs.TextPart("It weighs 104 kg.")])
+
+    model = made(answer)
+    assert model.card.provider_tools == tuple(PROVIDER_TOOLS)
+    asked = Message("user", "How heavy is an ostrich?")
+    reply = await model.reply(Request([asked], provider_tools=("web_search",)))
+    (wanted,) = seen[0][1].model_request_parameters.native_tools
+    assert wanted.kind == "web_search"
+    assert (reply.text, reply.provider_calls) == ("It weighs 104 kg.", 1)
+    assert reply.usage is not None
+    assert reply.usage.searches == 1
+    assert tool_results(reply.kept) == [[{"title": "104 kg"}]]
+    await model.reply(Request([asked, reply.message(), Message("user", "Sure?")], provider_tools=("web_search",)))
+    again = seen[1][0][1]
+    assert isinstance(again, theirs.ModelResponse)
+    kinds = [theirs.NativeToolCallPart, theirs.NativeToolReturnPart, theirs.TextPart]
+    assert [type(part) for part in again.parts] == kinds
+
+
+async def test_a_suspended_reply_is_paused() -> None:
+    def answer(_messages: list[theirs.ModelMessage], _info: AgentInfo) -> theirs.ModelResponse:
+        return theirs.ModelResponse([theirs.TextPart("I search.")], state="suspended")
+
+    assert (await made(answer).reply(HELLO)).finish == "paused"
+
+
+def test_the_providers_that_are_named_for_a_tool_are_those_whose_library_has_it() -> None:
+    classes = {"google": GoogleModel, "openai": OpenAIResponsesModel}
+    for provider, kind in classes.items():
+        kinds = {tool.kind for tool in kind.supported_native_tools()} & set(PROVIDER_TOOLS)
+        assert {name for name, tool in PROVIDER_TOOLS.items() if provider in tool.makers} == kinds

@@ -160,9 +160,12 @@ def anthropic_reply(value: object) -> list[Move]:
 
 
 @pytest.mark.parametrize("protocol", ["openai", "anthropic"])
-async def test_a_reply_that_breaks_what_was_left_out_is_sent_back(protocol: str) -> None:
+@pytest.mark.parametrize(("bad", "faults"), [(BAD, FAULTS[:5]), ({**GOOD, "tags": ["a", "a"]}, FAULTS[5:])])
+async def test_a_reply_that_breaks_what_was_left_out_is_sent_back(
+    protocol: str, bad: dict[str, Any], faults: tuple[str, ...]
+) -> None:
     reply = {"openai": openai_reply, "anthropic": anthropic_reply}[protocol]
-    answers = iter((BAD, GOOD))
+    answers = iter((bad, GOOD))
 
     def play(asked: Asked) -> list[Move]:
         return reply(next(answers))
@@ -180,5 +183,5 @@ async def test_a_reply_that_breaks_what_was_left_out_is_sent_back(protocol: str)
     assert json.loads(str(result.answer)) == GOOD
     first, second = (json.dumps(asked.json, ensure_ascii=False) for asked in server.asked)
     assert '"exclusiveMinimum"' not in first
-    for fault in FAULTS[:5]:
+    for fault in faults:  # five are told at most
         assert json.dumps(fault, ensure_ascii=False)[1:-1] in second

@@ -147,7 +147,8 @@ class WorkerHistory:
 
     def add_reply(self, reply: Reply) -> None:
         """Add a reply, and learn from it how many tokens the messages are."""
-        if reply.usage is not None and not self.is_short:
+        # with tools of the provider, what it counts was read several times, and holds what they returned
+        if reply.usage is not None and not self.is_short and not reply.provider_calls:
             self.rates.learn(self.size, reply.usage.input)
         self.add(Message("assistant", reply.text, reply.calls, kept=reply.kept))
 

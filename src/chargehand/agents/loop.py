@@ -164,18 +164,16 @@ class Attempt:
                 await self._remind(self._recall, number)
             reply = await self._ask()
             self._history.add_reply(reply)
+            if reply.provider_calls:
+                self._calls.take_provider_results(reply)
+            if reply.finish == "paused":  # it goes on when it is asked again
+                self._steps += 1
+                continue
             if reply.calls:
-                calls = self._calls
-                if calls.circle and all(call.name != GIVE_UP.name for call in reply.calls):
-                    failure = Failure("logic", f"no progress: {calls.circle}", code="repeated_call")
-                    raise WorkFailed(failure, NOTHING)
-                if await calls.make(reply.calls, number) or self._repeats == REPEATS:
-                    self._steps += 1
-                else:
-                    self._repeats += 1
-                if not must_exit(self._equipped.worker.rules, calls.made):
-                    continue
-                return Done(calls.last, NOTHING, exit_tool=calls.made[-1].tool)
+                exit_tool = await self._make_calls(reply, number)
+                if exit_tool:
+                    return Done(self._calls.last, NOTHING, exit_tool=exit_tool)
+                continue
             self._steps += 1
             done = self._finished(reply)
             if done is not None:
@@ -184,6 +182,18 @@ class Attempt:
                 return done
         message = f"there was no result after {most} steps; give it more, or a smaller task"
         raise WorkFailed(Failure("logic", message, code="too_many_steps"), NOTHING)
+
+    async def _make_calls(self, reply: Reply, number: int) -> str:
+        """Make the calls of a reply; return the tool that ends the attempt, empty where it goes on."""
+        calls = self._calls
+        if calls.circle and all(call.name != GIVE_UP.name for call in reply.calls):
+            failure = Failure("logic", f"no progress: {calls.circle}", code="repeated_call")
+            raise WorkFailed(failure, NOTHING)
+        if await calls.make(reply.calls, number) or self._repeats == REPEATS:
+            self._steps += 1
+        else:
+            self._repeats += 1
+        return calls.made[-1].tool if must_exit(self._equipped.worker.rules, calls.made) else ""
 
     @property
     def can_go_on(self) -> bool:
@@ -249,6 +259,7 @@ class Attempt:
             subject=self._subject,
             tool_choice=self._tool_choice(),
             asker=ready.worker.name,
+            provider_tools=() if self._tried is not None and self._tried.circle else ready.provider_tools,
         )
         spending = self._kit.spending
         reservation = spending.reserve(

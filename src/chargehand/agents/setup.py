@@ -24,10 +24,12 @@ from chargehand.memory.catalog import Memory
 from chargehand.memory.session import OpenMemory
 from chargehand.models.messages import Message, ToolSpec, ways_to_answer
 from chargehand.models.model import Model
+from chargehand.models.provider_tools import PREFIX
 from chargehand.models.request_facts import Skill, WorkerCard
 from chargehand.models.token_count import EMPTY, REQUEST, Size, measure_tools, together
 from chargehand.text.words import did_you_mean, listed
 from chargehand.tools.built_in import BUILT_IN, WITH_SETTINGS, tools_named
+from chargehand.tools.provider_tool import check_offered, provider_tool
 from chargehand.tools.remember import ARCHIVE_TOOLS, BLOCK_TOOLS, NAMES, described, memory_tools, usual_tools
 from chargehand.tools.rules import check as check_rules
 from chargehand.tools.rules import check_approvals, needs_approval
@@ -75,6 +77,8 @@ class ReadyWorker(Struct, eq=False):
     """With one it is shown its memory before each call of its model."""
     has_deciding_tools: bool = False
     """A function decides which calls of one of its tools need approval."""
+    provider_tools: tuple[str, ...] = ()
+    """Those of its tools that the provider of its model runs."""
     takes_cut_replies: bool = False
     """It answers with what there is of a reply that reached its limit; else such a reply is asked for again."""
     _system: Message | None = None
@@ -110,7 +114,7 @@ def check_worker(worker: Worker, named: Mapping[str, Tool] | None = None) -> dic
     owner = f"worker {worker.name!r}"
     tools = toolset(owner, worker.tools, named)
     try:
-        check_rules(worker.rules, tuple(tools))
+        check_rules(worker.rules, tuple(name for name, tool in tools.items() if not tool.hosted))
         check_approvals(worker.rules, schemas(tools))
     except Invalid as error:
         raise Invalid(f"{owner}: {error}") from error
@@ -129,7 +133,10 @@ def make_ready(
     """Make a worker ready; Invalid, naming it, where it cannot work."""
     tools = check_worker(worker, named)
     shape = None if worker.output is None else JsonShape(worker.output)
-    specs = (*(tool.spec for tool in tools.values()), GIVE_UP)
+    specs = (*(tool.spec for tool in tools.values() if not tool.hosted), GIVE_UP)
+    hosted = hosted_tools(tools)
+    for model in models:
+        check_offered(f"worker {worker.name!r}", hosted, model.card.handle, model.card.provider_tools)
     return ReadyWorker(
         worker=worker,
         tools=tools,
@@ -141,7 +148,13 @@ def make_ready(
         beside=together(REQUEST, measure_tools(specs, None if shape is None else bytes(shape.raw))),
         memory=memory,
         has_deciding_tools=any(tool.decides is not None for tool in tools.values()),
+        provider_tools=hosted,
     )
+
+
+def hosted_tools(tools: Mapping[str, Tool]) -> tuple[str, ...]:
+    """Return the names of those that the provider of a model runs."""
+    return tuple(name for name, tool in tools.items() if tool.hosted)
 
 
 def _refuse_own_parts(worker: Worker, lead: str, advice: str) -> None:
@@ -214,7 +227,9 @@ def toolset(owner: str, tools: Sequence[AnyTool], named: Mapping[str, Tool] | No
     """
     by_name: dict[str, Tool] = {}
     for brought in unpack_toolboxes(tools):
-        if isinstance(brought, str):
+        if isinstance(brought, str) and brought.startswith(PREFIX):
+            tool = provider_tool(brought)
+        elif isinstance(brought, str):
             tool = _tool_named(owner, brought, nameable() if named is None else named)
         else:
             tool = as_tool(brought)

@@ -18,6 +18,7 @@ from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, Model, ModelFailed, model_failed
+from chargehand.models.provider_tools import MAX_USES, RESULT_TOKENS
 from chargehand.models.providers import is_free
 from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, Observations, reply_limit
 from chargehand.models.token_count import EMPTY, Size, measure_request
@@ -160,12 +161,18 @@ class Reservation:
     def use(self, model: Model, limit: int) -> Amount:
         """What one of the models may use for a reply of so many tokens, as it was observed to behave."""
         observed = self._spending.observations.of(model)
-        read = ceil(self.most_read(model) * observed.input)
+        read = _with_results(ceil(self.most_read(model) * observed.input), self.request)
         return self._use(model, read, observed.length(model.card, limit))
 
     def _use(self, model: Model, read: int, out: int) -> Amount:
         settings = self.request.settings
-        price = model.card.highest_price(read, out, hour=settings.cache == "1h", tier=settings.service_tier or "")
+        price = model.card.highest_price(
+            read,
+            out,
+            hour=settings.cache == "1h",
+            tier=settings.service_tier or "",
+            searches=MAX_USES if "web_search" in self.request.provider_tools else 0,
+        )
         observed = self._spending.observations.of(model)
         micros = self._estimate.micros if price is None else ceil(price * observed.price)
         return Amount(tokens=read + out, micros=micros, calls=1)
@@ -291,20 +298,29 @@ class Spending:
                 continue
             if reply.notice:
                 context.note(reply.notice)
-            self._replies += 1
-            # without caps little depends on it: a part of the replies is enough
-            if reply.usage is not None and (self.capped or self._replies <= _LEARNED or self._replies % _LEARNED == 0):
-                reservation.learn(model, reply.usage)
-            if self.capped:
-                self.observations.of(model).add_reply(
-                    model.card, read=reservation.most_read(model), limit=limit, reply=reply
-                )
+            self._learn(reservation, model, reply, limit)
             used = _billed(model, reply, reserved)
             if used is None and not self.capped:
                 used = Amount(calls=1)
             return reply, total([used, self._failed_cost(reservation, context, failed)]) if failed else used
         last = failed[-1][1]
         raise WorkFailed(last.failure, self._failed_cost(reservation, context, failed)) from last
+
+    def _learn(self, reservation: Reservation, model: Model, reply: Reply, limit: int) -> None:
+        """Let a reply teach what calls of its model take.
+
+        One that used tools of the provider teaches nothing: what was asked was read several times, with their results.
+        """
+        self._replies += 1
+        if reply.provider_calls:
+            return
+        # without caps little depends on it: a part of the replies is enough
+        if reply.usage is not None and (self.capped or self._replies <= _LEARNED or self._replies % _LEARNED == 0):
+            reservation.learn(model, reply.usage)
+        if self.capped:
+            self.observations.of(model).add_reply(
+                model.card, read=reservation.most_read(model), limit=limit, reply=reply
+            )
 
     def _failed_cost(self, reservation: Reservation, context: StepContext, failed: FailedCalls) -> Amount:
         """Return what failed calls cost. One of unknown cost is lost: under a cap it costs what it was expected to."""
@@ -316,6 +332,13 @@ class Spending:
                 context.note(f"a call of {model.card.handle} is lost; its cost is an estimate", fact=CallsLost(known))
             cost += Amount(calls=1) if known is None else known
         return cost
+
+
+def _with_results(read: int, request: Request) -> int:
+    """Return the tokens that a call reads, with what tools of the provider may return, which is read after each use."""
+    if not request.provider_tools:
+        return read
+    return (MAX_USES + 1) * read + RESULT_TOKENS * MAX_USES * (MAX_USES + 1) // 2
 
 
 def _note_fallback(context: StepContext, failed: tuple[Model, ModelFailed], to: Model) -> None:

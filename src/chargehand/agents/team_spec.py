@@ -18,6 +18,7 @@ from chargehand.agents.roles import Factory, Supervisor, Worker, check_worker_na
 from chargehand.agents.setup import (
     ReadyWorker,
     check_worker,
+    hosted_tools,
     make_ready,
     make_ready_with_memory,
     nameable,
@@ -41,7 +42,7 @@ from chargehand.memory.session import OpenMemory
 from chargehand.models.model import Model
 from chargehand.models.providers import BUILT_IN
 from chargehand.models.request_facts import WorkerCard
-from chargehand.models.resolve import Finder, Lookup, check_handle
+from chargehand.models.resolve import Finder, Lookup, check_handle, offered_tools
 from chargehand.models.wrappers import (
     AnyModel,
     HedgedModel,
@@ -53,6 +54,7 @@ from chargehand.models.wrappers import (
 )
 from chargehand.runtime.executor import Listener
 from chargehand.runtime.load import ThreadLoad
+from chargehand.tools.provider_tool import check_offered
 from chargehand.tools.tool import Tool
 from chargehand.tools.toolbox import OpenToolboxes
 
@@ -76,7 +78,11 @@ class TeamSpec(Struct, frozen=True):
             raise Invalid(f"a team needs at least one worker, or a factory that makes them{only}")
         for worker in self.everybody:
             check_worker_name(worker.name)
-            check_worker(worker)
+            tools = check_worker(worker)
+            if hosted := hosted_tools(tools):
+                for model in self._worker_models(worker):
+                    offered = offered_tools(model) if isinstance(model, str) else model.card.provider_tools
+                    check_offered(f"worker {worker.name!r}", hosted, model_handle(model), offered)
         for model in self._named_models():
             if isinstance(model, str):
                 check_handle(model)

@@ -28,7 +28,8 @@ from chargehand.engine.value import DEPTH, decode_value, encode_or_text, encode_
 from chargehand.errors import NotJson
 from chargehand.models.artifacts import Artifact, Passages
 from chargehand.models.call_errors import shorten_words
-from chargehand.models.messages import Message, ToolCall, wrap
+from chargehand.models.messages import Message, Reply, ToolCall, wrap
+from chargehand.models.provider_tools import tool_results
 from chargehand.runtime.executor import Claim, Done, EffectUnknown, StepContext, WorkFailed
 from chargehand.text.words import did_you_mean
 from chargehand.tools.approval import must_ask
@@ -261,6 +262,11 @@ class ToolCalls(Struct, eq=False, kw_only=True):
                 continue
             is_new = self._show(plan, returned, step) or is_new
         return is_new
+
+    def take_provider_results(self, reply: Reply) -> None:
+        """Take what tools of the provider returned on the way to a reply: outsiders wrote it."""
+        self.tainted = True
+        self.returned += tool_results(reply.kept)
 
     async def _make_all(self, calls: Sequence[tuple[int, ToolCall, Tool]]) -> dict[int, Returned]:
         """Make calls side by side. One that fails for good lets the others finish: they may change something."""

@@ -1,4 +1,4 @@
-"""`chargehand doctor`: what works here; how workers, tools and models did; and one real call of a model."""
+"""`chargehand doctor`: what works here; how workers, tools and models did; and what a model can do."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chargehand.cli import DEPLOYMENT, USUAL_MEMORY
-from chargehand.cli.arguments import add_options, engine_of, shared
+from chargehand.cli.arguments import add_options, engine_of, shared, usd
 from chargehand.cli.console import Console, Tone, print_table
 from chargehand.cli.format import ago, counted, dollars, seconds
 from chargehand.config.cluster_doctor import check_cluster
@@ -20,10 +20,8 @@ from chargehand.engine.events import Entry, RunEnded, RunRequested
 from chargehand.engine.policy import Retry
 from chargehand.errors import StoreError
 from chargehand.journal.store import list_runs, read_run
-from chargehand.models.guard import Guarded
-from chargehand.models.messages import Message, Request, Settings
-from chargehand.models.model import model_failed
 from chargehand.models.resolve import Finder
+from chargehand.models.trials import MAX_MICROS, TRIALS, TrialResult, TrialState, try_model
 from chargehand.runtime.stats import MAX_RUNS, WorkerHealth, health
 from chargehand.store_url import PostgresUrl
 
@@ -37,7 +35,13 @@ def add_doctor(parser: ArgumentParser) -> None:
             **shared("--team"),
             "--workers": {"action": "store_true", "help": "how workers, tools and models did in the latest runs"},
             "--cluster": {"action": "store_true", "help": "the database and the engine that servers and workers share"},
-            "--ask": {"metavar": "MODEL", "help": "make one real call of a model and say what came of it"},
+            "--ask": {"metavar": "MODEL", "help": "try text, a tool, a schema, a picture and a PDF in real calls"},
+            "--max-usd": {
+                "metavar": "DOLLARS",
+                "type": usd,
+                "default": MAX_MICROS,
+                "help": "what the calls of --ask may cost together (default: 0.10)",
+            },
             **shared("--store", "--engine", "--journal", "--json", "--no-color"),
         },
     )
@@ -79,43 +83,65 @@ def _print_results(lines: Sequence[CheckResult], options: Namespace, console: Co
     return is_well
 
 
-# --- one call of a model
+# --- trials of a model
 
-_REQUEST = Request((Message("user", "Reply with the word ok and nothing else."),), settings=Settings(max_tokens=256))
+_TRIAL_WORDS: dict[TrialState, tuple[str, Tone]] = {
+    "ok": ("ok", "good"),
+    "failed": ("NO", "bad"),
+    "unsupported": ("--", "dim"),
+    "skipped": ("--", "dim"),
+}
+_NOT_SUPPORTED = "not supported: "
+_NOT_SENT = "not sent: "
+_TRIAL_WIDTH = max(len(trial.what) for trial in TRIALS)
 
 
-async def _call_model(handle: str) -> tuple[bool, str]:
-    """Whether the model answered, and what that took or what went wrong."""
+async def _try_model(options: Namespace, console: Console) -> list[TrialResult]:
+    """Try what a model can do, and tell each result as it comes; Invalid when there is no such model, or no key."""
     finder = Finder(os.environ.get)
     try:
-        model = finder.find(handle, retry=Retry(attempts=1))
-        if isinstance(model, Guarded):
-            await model.prepare()
-        begun = time.monotonic()
-        try:
-            reply = await model.reply(_REQUEST)
-        except Exception as error:  # noqa: BLE001 - whatever it raises is what is to be told
-            failure = model_failed(error).failure
-            headline = f"{failure.refusal.headline()}: " if failure.refusal is not None else ""
-            return False, f"{headline}{failure.message}"
-        facts = [f"answered in {time.monotonic() - begun:.2f} s"]
-        micros = reply.micros
-        if reply.usage is not None:
-            facts.append(f"{counted(reply.usage.input, 'token')} in, {reply.usage.output:,} out")
-            micros = model.card.price(reply.usage) if micros is None else micros
-        facts.append("cost unknown" if micros is None else dollars(micros))
-        return True, f"{model.card.handle}: {', '.join(facts)}"
+        model = finder.find(options.ask, retry=Retry(attempts=1))
+        await finder.prepare()
+        results: list[TrialResult] = []
+        async for result in try_model(model, max_micros=options.max_usd):
+            results.append(result)
+            if not options.json:
+                _print_trial(result, console)
     finally:
         await finder.close()
+    return results
+
+
+def _print_trial(result: TrialResult, console: Console) -> None:
+    word, tone = _TRIAL_WORDS[result.state]
+    lead = {"unsupported": _NOT_SUPPORTED, "skipped": _NOT_SENT}.get(result.state, "")
+    facts: list[str] = []
+    if result.input or result.output:
+        facts.append(f"{counted(result.input, 'token')} in, {result.output:,} out")
+    if result.state in ("ok", "failed"):
+        facts += [f"{result.seconds:.2f} s", _cost(result.micros)]
+    shown = f" ({', '.join(facts)})" if facts else ""
+    console.line(f"{word}  {result.what:{_TRIAL_WIDTH}}  {lead}{result.message}{shown}", tone)
+    if result.todo:
+        console.line(f"    {'':{_TRIAL_WIDTH}}  → {result.todo}")
+
+
+def _cost(micros: int | None) -> str:
+    return "cost unknown" if micros is None else dollars(micros)
 
 
 def _check_model(options: Namespace, console: Console) -> bool:
-    """Whether the model answered; Invalid when there is no such model, or no key for it."""
-    is_well, message = asyncio.run(_call_model(options.ask))
+    """Whether nothing that was tried failed, and something was tried where that is possible."""
+    results = asyncio.run(_try_model(options, console))
+    is_well = results[0].state != "skipped" and not any(result.state == "failed" for result in results)
+    costs = [result.micros for result in results]
+    micros = None if None in costs else sum(filter(None, costs))
     if options.json:
-        console.json({"ok": is_well, "message": message})
-    else:
-        console.prose(f"ok  {message}" if is_well else f"error: {message}", "good" if is_well else "bad")
+        console.json({"ok": is_well, "model": options.ask, "trials": results, "micros": micros})
+        return is_well
+    tokens = sum(result.input + result.output for result in results)
+    seconds_taken = sum(result.seconds for result in results)
+    console.line(f"{options.ask}: {counted(tokens, 'token')}, {seconds_taken:.2f} s, {_cost(micros)}", "dim")
     return is_well
 
 

@@ -44,12 +44,14 @@ from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import Memory
 from chargehand.memory.chunking import source_files
 from chargehand.models.messages import Effort, Settings
+from chargehand.models.provider_tools import PREFIX
 from chargehand.store_url import PostgresUrl, StoreUrl, postgres_url
 from chargehand.text.words import listed
 from chargehand.tools import rules
 from chargehand.tools.built_in import tools_named
 from chargehand.tools.mcp_client import McpServer, McpServerKeys
 from chargehand.tools.mcp_lock import LOCK_FILE
+from chargehand.tools.provider_tool import provider_tool
 from chargehand.tools.remember import NAMES as MEMORY_TOOLS
 from chargehand.tools.rules import ToolRule
 from chargehand.tools.tool import Tool
@@ -363,7 +365,8 @@ def _check_worker(build: TeamBuild, path: Path, worker: Worker) -> Worker:
     check_memory(build.memory, [worker])
     with build.at(*path, "rules"):
         tools = with_memory_tools(worker, build.memory).tools
-        rules.check(worker.rules, [tool_name(tool) for tool in tools])
+        called = [tool for tool in tools if not (isinstance(tool, Tool) and tool.hosted)]
+        rules.check(worker.rules, [tool_name(tool) for tool in called])
         rules.check_approvals(worker.rules, schemas(known))
     if worker.every is not None:
         check_background(build.memory, (), (worker,))
@@ -419,6 +422,9 @@ def _find_tools(build: TeamBuild, path: Path, names: tuple[str, ...]) -> tuple[T
         elif name.startswith(MCP):
             with build.at(*path, index):
                 tools += _find_mcp_tools(build, name)
+        elif name.startswith(PREFIX):
+            with build.at(*path, index):
+                tools.append(provider_tool(name))
         elif name not in _NAMEABLE:
             sources = [*build.shape.tools, *PLAIN_SOURCES]
             hint = near(name, (*sources, *_NAMEABLE)) or f"; there are {', '.join(sources)}"

@@ -259,7 +259,8 @@ class WorkerShape(WorkerKeys, frozen=True, forbid_unknown_fields=True):
     """
     prompt: Prose = ""
     tools: Names = ()
-    """Names of `tools`, tools of MCP servers (`mcp:docs/search`, `mcp:docs/*`), or those that need no entry:
+    """Names of `tools`, tools of MCP servers (`mcp:docs/search`, `mcp:docs/*`), tools that the provider of its model
+    runs (`provider:web_search`), or those that need no entry:
     `ask_person`, `calculator`, `chart`, `dates`, `sandbox`, the memory tools, and those for messages.
     """
     model: Text = ""

@@ -930,6 +930,8 @@ class ModelCalled(_Fact, frozen=True, tag="model.called"):
     """Of the tokens it read: those that were written to the cache for an hour."""
     reasoning: int = 0
     """Of the tokens it wrote: those that it thought."""
+    searches: int = 0
+    """Searches of the web that its provider made for it."""
 
 
 class Noted(_Fact, frozen=True, tag="noted"):

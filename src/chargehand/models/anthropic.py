@@ -30,6 +30,7 @@ from chargehand.models.messages import (
     Usage,
 )
 from chargehand.models.model import Hear
+from chargehand.models.provider_tools import ANTHROPIC_TOOLS, is_server_block
 from chargehand.models.strict_schemas import ANTHROPIC, strict_schema
 from chargehand.models.wire import (
     EndpointOptions,
@@ -100,6 +101,7 @@ class AnthropicMessages(HttpModel):
     """
 
     protocol = "messages"
+    PROVIDER_TOOLS = ANTHROPIC_TOOLS
 
     def __init__(
         self, handle: str, base_url: str, name: str, key: str = "", **options: Unpack[EndpointOptions]
@@ -131,6 +133,7 @@ class AnthropicMessages(HttpModel):
             else:
                 system.append({"type": "text", "text": _IN_WORDS + bytes(request.schema).decode()})
         tools = [_write_tool(tool) for tool in request.tools]
+        tools += [dict(self.PROVIDER_TOOLS[name]) for name in request.provider_tools]
         if (cache := _CACHES[settings.cache or "5m"]) is not None:
             _mark_for_cache(cache, system, tools, turns)
         if system:
@@ -211,7 +214,8 @@ def _mark_for_cache(cache: _Json, system: list[_Json], tools: list[_Json], turns
         system[-1]["cache_control"] = cache
     elif tools:
         tools[-1]["cache_control"] = cache
-    if len(turns) > 1:  # called again: what was said before it is read from the cache the next time
+    # called again: what was said before it is read from the cache the next time; a paused turn goes back as it was
+    if len(turns) > 1 and turns[-1].role == "user":
         turns[-1].content[-1]["cache_control"] = cache
 
 
@@ -247,8 +251,8 @@ def _write_turns(
             system += blocks
             continue
         role = "assistant" if message.role == "assistant" else "user"
-        if message.kept is not None and blocks:
-            _insert_thoughts(blocks, own_parts(message))
+        if message.kept is not None:
+            _insert_kept(blocks, own_parts(message))
         if not blocks:  # it said nothing and called nothing
             continue
         if turns and turns[-1].role == role:
@@ -291,8 +295,15 @@ def _write_files(message: Message, *, cites: bool) -> list[_Json]:
     return [*documents, *map(_write_image, message.images)]
 
 
-def _insert_thoughts(blocks: list[_Json], parts: Sequence[KeptPart]) -> None:
-    """Put thoughts where they stood, from the first on. Each comes before what it led to."""
+def _insert_kept(blocks: list[_Json], parts: Sequence[KeptPart]) -> None:
+    """Put thoughts, and calls of the provider's tools, where they stood, from the first on.
+
+    With such calls all texts are kept too: they stand between results, and hold what cites these.
+    """
+    if not blocks and not any(is_server_block(part.kind) for part in parts):
+        return
+    if any(part.kind == "text" for part in parts):
+        blocks[:] = [block for block in blocks if block["type"] != "text"]
     for part in parts:
         blocks.insert(part.place, msgspec.json.decode(part.data, type=_Json))
 
@@ -336,6 +347,7 @@ _FINISHES: dict[str, Finish] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "refused",
+    "pause_turn": "paused",
 }
 
 
@@ -349,6 +361,10 @@ class _OutputDetails(Struct):
     thinking_tokens: int | None = None
 
 
+class _ServerToolUse(Struct):
+    web_search_requests: int | None = None
+
+
 class _MessagesUsage(Struct):
     """`input_tokens` leaves out what was read from or written to the cache; `output_tokens` holds the thinking."""
 
@@ -358,6 +374,7 @@ class _MessagesUsage(Struct):
     cache_read_input_tokens: int | None = None
     cache_creation: _CacheCreation | None = None
     output_tokens_details: _OutputDetails | None = None
+    server_tool_use: _ServerToolUse | None = None
 
 
 class _Cited(Struct):
@@ -417,6 +434,13 @@ _WHOLE = msgspec.json.Decoder(_Whole)
 _EVENT = msgspec.json.Decoder(_Event)
 
 
+class _RawWhole(Struct):
+    content: list[Raw]
+
+
+_RAW = msgspec.json.Decoder(_RawWhole)
+
+
 def read_whole(party: Party, body: bytes) -> Reply:
     """A reply that came whole. Raises Unreadable as streams do."""
     message = decode_strictly(_WHOLE, body)
@@ -425,6 +449,9 @@ def read_whole(party: Party, body: bytes) -> Reply:
     if message.type != "message" or message.content is None:
         raise Unreadable("it holds no message")
     blocks = [_GrowingMessage(block) for block in message.content]
+    if any(is_server_block(block.type) for block in message.content):
+        for growing, source in zip(blocks, _RAW.decode(body).content, strict=True):
+            growing.source = bytes(source)
     return _read_reply(party, blocks, message.stop_reason, message.usage, message.model)
 
 
@@ -438,19 +465,25 @@ def _read_reply(
     texts: list[str] = []
     calls: list[ToolCall] = []
     kept: list[KeptPart] = []
+    provider_calls = sum(growing.block.type == "server_tool_use" for growing in blocks)
     citations: list[Citation] = []
     for growing in blocks:
         block = growing.block
         written = "".join(growing.pieces)
         if block.type == "text":
             texts.append(block.text + written)
+            if provider_calls and texts[-1].strip():
+                kept.append(KeptPart("text", growing.whole(), len(kept) + len(calls)))
             citations += [_citation(cited, texts[-1]) for cited in (*(block.citations or ()), *growing.citations)]
         elif block.type == "tool_use":
             calls.append(_call(block.id, block.name, written or bytes(block.input).decode()))
         elif block.type in _THOUGHTS:
-            has_text = any(text.strip() for text in texts)  # all of it is one block when it is sent back
+            # all of the text is one block when it is sent back, unless it is kept
+            has_text = not provider_calls and any(text.strip() for text in texts)
             place = len(kept) + has_text + len(calls)
             kept.append(KeptPart(block.type, _thought_block(block, written, growing.signature), place))
+        elif is_server_block(block.type):
+            kept.append(KeptPart(block.type, growing.whole(), len(kept) + len(calls)))
     reply = checked_reply(
         party=party,
         text="".join(texts),
@@ -459,6 +492,7 @@ def _read_reply(
         usage=_spent(spent),
         model=model,
         kept=kept,
+        provider_calls=provider_calls,
     )
     return with_citations(reply, citations) if citations else reply
 
@@ -490,7 +524,7 @@ def _thought_block(block: _Block, written: str, signature: str) -> Raw:
 class _GrowingMessage:
     """A block while it comes in."""
 
-    __slots__ = ("block", "citations", "open", "pieces", "signature")
+    __slots__ = ("block", "citation_events", "citations", "open", "pieces", "signature", "source")
 
     def __init__(self, block: _Block) -> None:
         self.block = block
@@ -498,6 +532,24 @@ class _GrowingMessage:
         self.signature = ""
         self.citations: list[_Cited] = []
         self.open = True
+        self.source = b""
+        """The JSON of the block as it began, alone or in the event that began it."""
+        self.citation_events: list[bytes] = []
+        """The events that cite a source of its text."""
+
+    def whole(self) -> Raw:
+        """Return the block as it is sent back, with all that came in after its beginning."""
+        source = msgspec.json.decode(self.source, type=_Json)
+        block = cast("_Json", source.get("content_block", source))
+        written = "".join(self.pieces)
+        if block["type"] == "text":
+            block["text"] = self.block.text + written
+            cited = [cast("_Json", msgspec.json.decode(event)["delta"])["citation"] for event in self.citation_events]
+            if cited:
+                block["citations"] = [*cast("list[object]", block.get("citations") or []), *cited]
+        elif written:
+            block["input"] = _input(written)
+        return Raw(msgspec.json.encode(block))
 
 
 class MessageStream:
@@ -524,16 +576,19 @@ class MessageStream:
                 continue
             if self.ended:
                 raise Unreadable("its stream goes on after its end mark")
-            self._event(event)
+            self._event(event, frame.data)
             data = data or event.type != "message_start"  # which comes at once, and is no token yet
         return data or self._events.growing()
 
-    def _event(self, event: _Event) -> None:
+    def _event(self, event: _Event, source: bytes) -> None:
         match event.type:
             case "content_block_delta":
                 self._grow(event)
+                if event.delta is not None and event.delta.type == "citations_delta":
+                    self._open_block(event.index).citation_events.append(bytes(source))
             case "content_block_start":
                 self._start(event)
+                self._blocks[-1].source = bytes(source)
             case "content_block_stop":
                 self._open_block(event.index).open = False
             case "message_start":
@@ -648,4 +703,5 @@ def _spent(usage: _MessagesUsage | None) -> Usage | None:
         cache_written=written - min(hour, written),
         cache_written_hour=min(hour, written),
         reasoning=None if details is None else details.thinking_tokens,
+        searches=None if usage.server_tool_use is None else usage.server_tool_use.web_search_requests,
     )

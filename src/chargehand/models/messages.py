@@ -20,7 +20,8 @@ PAGE_TOKENS = 3_000
 PDF = "application/pdf"
 """The media type of documents."""
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
-Finish: TypeAlias = Literal["stop", "tools", "length", "refused"]
+Finish: TypeAlias = Literal["stop", "tools", "length", "refused", "paused"]
+"""How a reply ends. `paused`: the provider's own tools took long, and the model goes on when it is asked again."""
 Effort: TypeAlias = Literal["none", "low", "medium", "high", "max"]
 ServiceTier: TypeAlias = Literal["auto", "default", "flex", "priority"]
 Caching: TypeAlias = Literal["off", "5m", "1h"]
@@ -138,6 +139,8 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     """Of the input: written to the provider's cache, to be kept for an hour."""
     reasoning: int = 0
     """Of the output: what it thought."""
+    searches: int = 0
+    """Searches of the web that the provider made: it charges for each, besides the tokens."""
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(*[mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)])
@@ -158,6 +161,8 @@ class Reply(Struct, frozen=True, gc=False, omit_defaults=True):
     """What the provider wants back with the conversation, such as what the model thought. It is no part of `text`."""
     tier: str = ""
     """The service tier that served the call, as the provider calls it; empty: the usual one, or it does not say."""
+    provider_calls: int = 0
+    """How often tools of the provider itself were used on the way. What they returned is in `kept`."""
     citations: tuple[Citation, ...] = ()
     """What the provider says that the text rests on, in its order."""
 
@@ -272,6 +277,8 @@ class Request(Struct, frozen=True, gc=False):
     """`none`: no tool is called. The name of a tool: that one is. Empty: the model decides."""
     asker: str = ""
     """Who asks: the name of a worker, or `supervisor`. Its calls begin alike, so a provider may cache them together."""
+    provider_tools: tuple[str, ...] = ()
+    """Tools that the provider runs itself, by our names: `web_search`."""
 
 
 # --- what a model thought, for people
@@ -323,6 +330,8 @@ def drop_changed_parts(before: Reply, after: Reply) -> Reply:
     same = tuple(part for part in after.kept.parts if part in before.kept.parts)
     if len(same) == len(after.kept.parts):
         return after
+    if after.provider_calls:  # calls and results of the provider's tools are of no use without each other
+        same = ()
     kept = msgspec.structs.replace(after.kept, parts=same) if same else None
     return msgspec.structs.replace(after, kept=kept)
 

@@ -71,6 +71,10 @@ class ModelCard(Declared, frozen=True):
     """For a token it thinks; None: as any it writes."""
     tiers: tuple[tuple[str, Price], ...] = ()
     """Prices of the provider's other service tiers, by their names."""
+    micros_search: int | None = None
+    """For each search of the web that the provider makes; None: the usual price of one."""
+    provider_tools: tuple[str, ...] = ()
+    """Tools that its provider runs itself, by our names: `web_search`."""
 
     @property
     def rates(self) -> Price | None:
@@ -87,6 +91,7 @@ class ModelCard(Declared, frozen=True):
             call=self.micros_call,
             dearer=self.dearer,
             tiers=self.tiers,
+            search=self.micros_search,
         )
 
     @property
@@ -107,6 +112,7 @@ class ModelCard(Declared, frozen=True):
             micros_call=price.call,
             dearer=price.dearer,
             tiers=price.tiers,
+            micros_search=price.search,
         )
 
     def price(self, usage: Usage, tier: str = "") -> int | None:
@@ -117,7 +123,9 @@ class ModelCard(Declared, frozen=True):
         rates = self.rates
         return None if rates is None else rates.in_tier(tier).cost(usage)
 
-    def highest_price(self, read: int, written: int, *, hour: bool = False, tier: str = "") -> int | None:
+    def highest_price(
+        self, read: int, written: int, *, hour: bool = False, tier: str = "", searches: int = 0
+    ) -> int | None:
         """Return millionths of a dollar that a call of so many tokens costs at most; None where that is not known.
 
         Args:
@@ -125,12 +133,15 @@ class ModelCard(Declared, frozen=True):
             written: Tokens that it writes at most, thinking included.
             hour: Whether what it reads may be cached for an hour, else for 5 minutes.
             tier: The service tier that is asked for; the provider may serve it in the usual one.
+            searches: Searches of the web that the provider makes at most.
         """
         rates = self.rates
         if rates is None:
             return None
-        usual = rates.most(read, written, hour=hour)
-        return usual if not tier else max(usual, rates.in_tier(tier).most(read, written, hour=hour))
+        usual = rates.most(read, written, hour=hour, searches=searches)
+        if not tier:
+            return usual
+        return max(usual, rates.in_tier(tier).most(read, written, hour=hour, searches=searches))
 
 
 class Model(Protocol):

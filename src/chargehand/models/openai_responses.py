@@ -7,7 +7,7 @@ business.
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, Unpack
+from typing import TypeAlias, Unpack, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -27,6 +27,7 @@ from chargehand.models.messages import (
     Usage,
 )
 from chargehand.models.model import Hear
+from chargehand.models.provider_tools import MAX_USES, RESPONSES_CALLS, RESPONSES_TOOLS
 from chargehand.models.providers import is_openai, reasons
 from chargehand.models.strict_schemas import OPENAI, OTHERS, StrictMode, strict_schema
 from chargehand.models.wire import (
@@ -53,6 +54,7 @@ class OpenAIResponses(HttpModel):
     """
 
     protocol = "responses"
+    PROVIDER_TOOLS = RESPONSES_TOOLS
 
     def __init__(
         self, handle: str, base_url: str, name: str, key: str = "", **options: Unpack[EndpointOptions]
@@ -80,6 +82,7 @@ class OpenAIResponses(HttpModel):
                 body["parallel_tool_calls"] = False
             if request.tool_choice:
                 body["tool_choice"] = _write_choice(request.tool_choice)
+        self._write_provider_tools(body, request.provider_tools)
         if request.schema is not None:
             strict = strict_schema(request.schema, self._strict_mode)
             shape = {"name": "reply", "schema": strict or request.schema, "strict": strict is not None}
@@ -93,6 +96,16 @@ class OpenAIResponses(HttpModel):
         if streamed:
             body["stream"] = True
         return body
+
+    def _write_provider_tools(self, body: _Json, names: Sequence[str]) -> None:
+        """Ask for tools that the provider runs, a bounded number of times, and for what the code printed."""
+        if not names:
+            return
+        entries = [dict(self.PROVIDER_TOOLS[name]) for name in names]
+        body["tools"] = [*cast("list[object]", body.get("tools") or []), *entries]
+        body["max_tool_calls"] = MAX_USES
+        if "code_execution" in names:
+            body["include"] = [*cast("Sequence[str]", body.get("include") or ()), "code_interpreter_call.outputs"]
 
     def _write_settings(self, body: _Json, settings: Settings, *, streamed: bool) -> None:
         reasoning: _Json = {}
@@ -371,10 +384,11 @@ def _read_reply(party: Party, items: Sequence[tuple[_Item, Raw]], response: _Res
         text=refusal or "".join([item.text for item in answers]),
         calls=calls,
         finish=_ending(response, refused=bool(refusal), calls=bool(calls)),
-        usage=_spent(response.usage),
+        usage=_spent(response.usage, searches=sum(item.type == "web_search_call" for item, _ in items)),
         model=response.model or "",
         kept=_kept_parts(items, answers),
         tier=response.service_tier or "",
+        provider_calls=sum(item.type in RESPONSES_CALLS for item, _ in items),
     )
 
 
@@ -428,7 +442,7 @@ def _ending(response: _Response, *, refused: bool, calls: bool) -> Finish:
     return "tools" if calls else "stop"
 
 
-def _spent(usage: _Usage | None) -> Usage | None:
+def _spent(usage: _Usage | None, *, searches: int) -> Usage | None:
     if usage is None:
         return None
     read = usage.input_tokens_details or _InputDetails()
@@ -439,6 +453,7 @@ def _spent(usage: _Usage | None) -> Usage | None:
         read.cached_tokens,
         cache_written=read.cache_write_tokens,
         reasoning=written.reasoning_tokens,
+        searches=searches,
     )
 
 

@@ -120,6 +120,7 @@ def _price(table: types.ModelPrice, tiers: tuple[tuple[str, Price], ...] = ()) -
         call=ceil((_rate(table.requests_kcount, 0) or 0.0) * 1000),
         dearer=tuple((start, _rates(table, start + 1)) for start in sorted(starts)),
         tiers=tiers,
+        search=None if table.web_searches_kcount is None else ceil((_rate(table.web_searches_kcount, 0) or 0.0) * 1000),
     )
 
 

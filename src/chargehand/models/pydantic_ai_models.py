@@ -14,6 +14,7 @@ from msgspec import Raw, structs
 from pydantic_ai import exceptions, models
 from pydantic_ai import messages as theirs
 from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.native_tools import SUPPORTED_NATIVE_TOOLS, AbstractNativeTool
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
@@ -34,9 +35,11 @@ from chargehand.models.call_errors import (
     timed_out,
     unreadable_reply,
 )
+from chargehand.models.cloud_errors import cloud_failure, cloud_problem
 from chargehand.models.http import PATIENCE, Timeouts
 from chargehand.models.messages import PDF, Finish, Kept, KeptPart, Message, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
+from chargehand.models.provider_tools import PROVIDER_TOOLS
 from chargehand.models.providers import extra_of
 from chargehand.models.refused_fields import memory_of
 from chargehand.models.reply_limit import known_limit, reply_limit
@@ -49,6 +52,8 @@ _FINISHES: dict[str, Finish] = {
     "content_filter": "refused",
     "tool_call": "tools",
 }
+_NATIVE_TOOLS = {kind.kind: kind for kind in SUPPORTED_NATIVE_TOOLS if kind.kind in PROVIDER_TOOLS}
+"""Tools that a provider runs, which have the same names there."""
 _SEEING = re.compile(r"claude|gemini|gpt-(?:4o|4\.1|[5-9])|grok-[4-9]|llama-?4|nova-(?:lite|pro|premier)|pixtral")
 _READING = re.compile(r"claude|gemini|gpt-(?:4o|4\.1|[5-9])|nova-(?:lite|pro|premier)")
 """Names of models that take pictures, and of those that take PDFs."""
@@ -89,6 +94,9 @@ class ProviderModel:
             documents=_reads_pdfs(model, profile) if documents is None else documents,
             max_tokens=known_limit(model.model_name),
             keeps_limit=True,
+            provider_tools=tuple(
+                name for name in PROVIDER_TOOLS if _NATIVE_TOOLS.get(name) in _offered(profile, model)
+            ),
         )
         self._fields = memory_of(model.system, model.model_name)
         self._noted = 0
@@ -136,6 +144,11 @@ class ProviderModel:
             raise
         except (exceptions.AgentRunError, exceptions.UserError, OSError) as error:
             raise self._failed(error) from error
+        except Exception as error:
+            failed = cloud_failure(self._party, error)
+            if failed is None:  # a mistake in code, which is shown with its place
+                raise
+            raise failed from error
 
     async def close(self) -> None:
         if self._entered:
@@ -198,14 +211,17 @@ class ProviderModel:
             )
             for tool in request.tools
         ]
+        native: list[AbstractNativeTool] = [_NATIVE_TOOLS[name]() for name in request.provider_tools]
         if request.schema is None:
-            return models.ModelRequestParameters(function_tools=tools)
+            return models.ModelRequestParameters(function_tools=tools, native_tools=native)
         shape = OutputObjectDefinition(msgspec.json.decode(request.schema, type=dict[str, object]), name="reply")
         mode = "native" if self._native_schema else "prompted"
-        return models.ModelRequestParameters(function_tools=tools, output_mode=mode, output_object=shape)
+        return models.ModelRequestParameters(
+            function_tools=tools, native_tools=native, output_mode=mode, output_object=shape
+        )
 
     def _read(self, response: theirs.ModelResponse) -> Reply:
-        if response.state != "complete":
+        if response.state not in ("complete", "suspended"):
             raise unreadable_reply(self._party, f"it is {response.state}")
         text = "".join(part.content for part in response.parts if isinstance(part, theirs.TextPart))
         calls = [
@@ -213,6 +229,7 @@ class ProviderModel:
             for part in response.parts
             if isinstance(part, theirs.ToolCallPart)
         ]
+        native = [part for part in response.parts if isinstance(part, theirs.NativeToolCallPart)]
         reason = response.finish_reason or "stop"
         if reason not in _FINISHES:
             raise unreadable_reply(self._party, f"it ended with {reason!r}")
@@ -220,9 +237,10 @@ class ProviderModel:
             party=self._party,
             text=text,
             calls=calls,
-            finish=_FINISHES[reason],
-            usage=self._usage(response.usage),
+            finish=_FINISHES[reason] if response.state == "complete" else "paused",
+            usage=self._usage(response.usage, searches=sum(call.tool_name == "web_search" for call in native)),
             model=response.model_name or "",
+            provider_calls=len(native),
         )
         part = _kept_part(response)
         return reply if part is None else structs.replace(reply, kept=Kept((part,), self._provider, self._name))
@@ -255,7 +273,7 @@ class ProviderModel:
         parts += [theirs.ToolCallPart(call.name, call.arguments, call.id) for call in message.calls]
         return theirs.ModelResponse(parts)
 
-    def _usage(self, used: RequestUsage) -> Usage | None:
+    def _usage(self, used: RequestUsage, *, searches: int) -> Usage | None:
         """What a call used; what was cached for an hour is a part of `cache_write_tokens` there."""
         if used.unmeasured_requests:
             return None
@@ -268,6 +286,7 @@ class ProviderModel:
                 cache_written=max(0, used.cache_write_tokens - hour),
                 cache_written_hour=hour,
                 reasoning=used.output_reasoning_tokens,
+                searches=searches,
             )
         except Unreadable as error:
             raise unreadable_reply(self._party, str(error)) from None
@@ -306,12 +325,21 @@ class _Watch:
         self.timeout.reschedule(min(self._end, self._loop.time() + idle))
 
 
+_WHOLE_PARTS = (theirs.ThinkingPart, theirs.NativeToolCallPart, theirs.NativeToolReturnPart)
+"""Parts of a reply that are kept as they are; of others the journal has the text and the arguments."""
+
+
+def _offered(profile: ModelProfile, model: models.Model) -> frozenset[type[AbstractNativeTool]]:
+    """The tools that the provider runs for a model."""
+    return profile.get("supported_native_tools", model.supported_native_tools())
+
+
 def _kept_part(response: theirs.ModelResponse) -> KeptPart | None:
     """What is sent back with a reply; None where plain text and calls are all of it."""
     parts: list[theirs.ModelResponsePart] = []
     is_needed = False
     for part in response.parts:
-        if isinstance(part, theirs.ThinkingPart):
+        if isinstance(part, _WHOLE_PARTS):
             parts.append(part)
         elif isinstance(part, theirs.TextPart):
             parts.append(replace(part, content=""))
@@ -319,7 +347,7 @@ def _kept_part(response: theirs.ModelResponse) -> KeptPart | None:
             parts.append(replace(part, args=None))
         else:
             continue
-        is_needed = is_needed or isinstance(part, theirs.ThinkingPart) or bool(part.provider_details or part.id)
+        is_needed = is_needed or isinstance(part, _WHOLE_PARTS) or bool(part.provider_details or part.id)
     if not is_needed:
         return None
     kept = theirs.ModelResponse(
@@ -434,6 +462,10 @@ def provider_model(
         raise Invalid(f"{handle}: {provider} needs the extra `{extra}`: {install_command(extra)}") from error
     except (exceptions.UserError, ValueError, TypeError) as error:
         raise Invalid(f"{handle}: {error}") from error
+    except Exception as error:
+        if problem := cloud_problem(Party(handle, provider, secrets=(key,) if key else ()), error):
+            raise Invalid(problem) from error
+        raise
     return ProviderModel(
         handle,
         model,

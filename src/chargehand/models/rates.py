@@ -7,6 +7,10 @@ from msgspec import Struct
 
 from chargehand.models.messages import Usage
 
+SEARCH_MICROS = 10_000
+"""Millionths of a dollar for a search of the web where no table has its price: what Anthropic and OpenAI charge
+(https://platform.claude.com/docs/en/about-claude/pricing, https://developers.openai.com/api/docs/pricing)."""
+
 
 class Rates(Struct, frozen=True, gc=False, omit_defaults=True):
     """What tokens cost: dollars per million tokens, which is millionths of a dollar per token."""
@@ -59,6 +63,8 @@ class Price(Rates, frozen=True, gc=False, omit_defaults=True):
     """The rates of calls that read more than so many tokens, the fewest first."""
     tiers: tuple[tuple[str, "Price"], ...] = ()
     """What calls cost that the provider serves in another tier than its usual one, by the provider's name for it."""
+    search: int | None = None
+    """Millionths of a dollar for each search of the web that the provider makes; None: the usual price of one."""
 
     def in_tier(self, tier: str) -> "Price":
         """Return the price of calls served in this tier: the usual one where the tier has none of its own."""
@@ -74,21 +80,26 @@ class Price(Rates, frozen=True, gc=False, omit_defaults=True):
 
     def cost(self, usage: Usage) -> int:
         """Return millionths of a dollar for one call, rounded up."""
-        return self.call + ceil(round(self.rates(usage.input).micros(usage), 6))
+        return self.call + ceil(round(self.rates(usage.input).micros(usage), 6)) + self.search_micros(usage.searches)
 
-    def most(self, read: int, written: int, *, hour: bool = False) -> int:
+    def search_micros(self, searches: int) -> int:
+        """Return millionths of a dollar for so many searches of the web."""
+        return searches * (SEARCH_MICROS if self.search is None else self.search) if searches else 0
+
+    def most(self, read: int, written: int, *, hour: bool = False, searches: int = 0) -> int:
         """Return millionths of a dollar that one call costs at most, rounded up.
 
         Args:
             read: Tokens that it reads at most, all of which the provider may write to its cache.
             written: Tokens that it writes at most, thinking included.
             hour: Whether what it reads may be cached for an hour, else for 5 minutes.
+            searches: Searches of the web that the provider makes at most.
         """
         micros = self.most_micros(read, written, hour=hour)
         for above, dearer in self.dearer:
             if read > above:
                 micros = max(micros, dearer.most_micros(read, written, hour=hour))
-        return self.call + ceil(round(micros, 6))
+        return self.call + ceil(round(micros, 6)) + self.search_micros(searches)
 
 
 def dearest(prices: Sequence[Price]) -> Price:
@@ -102,5 +113,6 @@ def dearest(prices: Sequence[Price]) -> Price:
     return Price(
         *highest(0),
         call=max(price.call for price in prices),
+        search=max(price.search_micros(1) for price in prices),
         dearer=tuple((above, Rates(*highest(above + 1))) for above in starts),
     )

@@ -39,6 +39,7 @@ from chargehand.models.limits import Limiter, Pace
 from chargehand.models.model import ClosableModel, Model
 from chargehand.models.openai import OpenAIChat
 from chargehand.models.prices import FREE, PricedModel, PriceTag, similar_models
+from chargehand.models.provider_tools import ANTHROPIC_TOOLS, PROVIDER_TOOLS, RESPONSES_TOOLS
 from chargehand.models.providers import (
     BUILT_IN,
     LOCAL,
@@ -375,6 +376,28 @@ def check_handle(handle: str) -> None:
     """Raise Invalid for what cannot be the handle of a model. Keys and extras are looked for when it is found."""
     if handle.strip() != BUILT_IN and not _URL.fullmatch(handle.strip()):
         _parse_handle(handle.strip())
+
+
+def offered_tools(handle: str) -> tuple[str, ...]:
+    """Return the tools that the provider of a model may run itself, by the handle: some of its models may lack them.
+
+    A model of OpenAI that reasons has them where it is called at OpenAI itself, which only the model found can tell.
+    """
+    handle = handle.strip()
+    match = _URL.fullmatch(handle)
+    if handle == BUILT_IN:
+        return ()
+    provider, name = ("", "") if match else _parse_handle(handle)
+    if provider in (RECORDED, RECORDING):  # the recorded model says what it has
+        return tuple(PROVIDER_TOOLS)
+    if not match and provider not in OWN:
+        return tuple(tool_name for tool_name, tool in PROVIDER_TOOLS.items() if provider in tool.makers)
+    kind = match[1] if match else OWN[provider].protocol
+    if kind == "anthropic":
+        return tuple(ANTHROPIC_TOOLS)
+    api = "" if match else OWN[provider].api
+    speaks = kind == "openai-responses" or api == "responses" or (provider == "openai" and not api and reasons(name))
+    return tuple(RESPONSES_TOOLS) if speaks else ()
 
 
 def _parse_handle(handle: str) -> tuple[str, str]:

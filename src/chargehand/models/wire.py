@@ -36,6 +36,7 @@ from chargehand.models.messages import (
     Usage,
 )
 from chargehand.models.model import Hear, ModelCard, tell_whole
+from chargehand.models.provider_tools import NO_TOOLS
 from chargehand.models.refused_fields import NO_NAMES, Body, memory_of
 from chargehand.models.reply_limit import depends_on_request, known_limit, reply_limit, smaller_limit
 
@@ -49,6 +50,7 @@ _SPOILT = re.compile(
 )
 """What a provider says of a kept part that it does not take back, because something before it has changed."""
 _MAX_REFUSED = 10_000
+_MAX_SEARCHES = 10_000  # in one call
 
 
 def decode_strictly(decoder: msgspec.json.Decoder[_T], data: bytes) -> _T:
@@ -72,6 +74,7 @@ def checked_usage(
     cache_written: int | None = None,
     cache_written_hour: int | None = None,
     reasoning: int | None = None,
+    searches: int | None = None,
 ) -> Usage | None:
     """Return what a call used; None when the provider does not say. Raises Unreadable for counts that cannot be.
 
@@ -82,12 +85,14 @@ def checked_usage(
     counts = [read, written, *[count or 0 for count in (cached, cache_written, cache_written_hour, reasoning)]]
     if min(counts) < 0:
         raise Unreadable("it counts tokens below zero")
+    if not 0 <= (searches or 0) <= _MAX_SEARCHES:
+        raise Unreadable("it counts searches that cannot be")
     parts: list[int] = []
     rest = read
     for count in counts[2:5]:
         parts.append(min(count, rest))
         rest -= parts[-1]
-    return Usage(read, written, *parts, reasoning=min(counts[5], written))
+    return Usage(read, written, *parts, reasoning=min(counts[5], written), searches=searches or 0)
 
 
 def checked_reply(
@@ -100,6 +105,7 @@ def checked_reply(
     micros: int | None = None,
     kept: Sequence[KeptPart] = (),
     tier: str = "",
+    provider_calls: int = 0,
 ) -> Reply:
     """A reply that can be worked with; else CallFailed."""
     if calls:
@@ -109,16 +115,24 @@ def checked_reply(
             )
         if len({call.id for call in calls}) < len(calls):
             raise unreadable_reply(party, "two of its tool calls have the same id", usage)
-        if finish == "stop":  # several servers say so
+        if finish in ("stop", "paused"):  # several servers say so
             finish = "tools"
     elif finish == "tools":
         raise unreadable_reply(party, "it ends with tool calls and holds none", usage)
-    if not text.strip() and not calls and finish != "refused":
+    if not text.strip() and not calls and finish not in ("refused", "paused"):
         why = " (all its tokens went elsewhere: raise max_tokens)" if finish == "length" else ""
         raise useless_reply(party, f"the model answered with nothing{why}; put the request differently", usage)
     parts = Kept(tuple(kept)) if kept else None
     return Reply(
-        text=text, calls=tuple(calls), finish=finish, usage=usage, micros=micros, model=model, kept=parts, tier=tier
+        text=text,
+        calls=tuple(calls),
+        finish=finish,
+        usage=usage,
+        micros=micros,
+        model=model,
+        kept=parts,
+        tier=tier,
+        provider_calls=provider_calls,
     )
 
 
@@ -157,6 +171,8 @@ class HttpModel(ABC):
     """What else servers call fields that cannot be left out."""
     protocol: ClassVar[str] = ""
     """Its name in what is kept of a reply."""
+    PROVIDER_TOOLS: ClassVar[Mapping[str, Mapping[str, object]]] = NO_TOOLS
+    """How tools that the provider runs itself stand in a request, by our names."""
 
     def __init__(
         self, handle: str, url: str, name: str, key: str, headers: Mapping[str, str], options: EndpointOptions
@@ -172,6 +188,7 @@ class HttpModel(ABC):
             max_tokens=known_limit(name),
             keeps_limit=True,
             free=options.get("free", False),
+            provider_tools=tuple(self.PROVIDER_TOOLS),
         )
         own_headers = checked_headers(handle, options.get("headers", {}))
         replaced = {name.lower() for name in own_headers}

@@ -150,6 +150,8 @@ class Tool(Declared, frozen=True):
     """What it returns was written by who made the team, for the worker to follow; that of other tools is data."""
     relays: bool = False
     """What it returns is what other workers wrote: their words, not data."""
+    hosted: bool = False
+    """The provider of the worker's model runs it: nothing is called here, and its name is one of `PROVIDER_TOOLS`."""
     toolbox: Toolbox | None = None
     """Opened before it is called."""
     happened: LookUp | None = None

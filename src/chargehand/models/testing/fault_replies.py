@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from chargehand.models.messages import Finish, Kept, KeptPart, Reply, ToolCall, Usage
 
@@ -22,12 +22,14 @@ _CHAT_FINISHES: dict[Finish, str] = {
     "tools": "tool_calls",
     "length": "length",
     "refused": "content_filter",
+    "paused": "stop",
 }
 _MESSAGES_FINISHES: dict[Finish, str] = {
     "stop": "end_turn",
     "tools": "tool_use",
     "length": "max_tokens",
     "refused": "refusal",
+    "paused": "pause_turn",
 }
 _STATES: dict[Finish, tuple[str, str | None]] = {
     "stop": ("completed", None),
@@ -273,6 +275,11 @@ class ChatProtocol:
         return b"data: " + dump({**self._body("chat.completion.chunk", choices), "usage": usage}) + b"\n\n"
 
 
+def _deltas(kind: str, field: str, text: str) -> list[Json]:
+    """A text in pieces, as changes of a block of Anthropic's protocol."""
+    return [{"type": kind, field: piece} for piece in _pieces(text)]
+
+
 class MessagesProtocol:
     """Anthropic's messages protocol."""
 
@@ -289,7 +296,7 @@ class MessagesProtocol:
         frames = [self._event("message_start", message=self._message([], reply)), self._event("ping")]
         thoughts = _parts(reply.kept)
         for index, part in enumerate(thoughts):
-            frames += self._thought_events(index, msgspec.json.decode(part.data, type=Json))
+            frames += self._kept_events(index, msgspec.json.decode(part.data, type=Json))
         at = len(thoughts)
         if reply.text:
             frames.append(self._event("content_block_start", index=at, content_block={"type": "text", "text": ""}))
@@ -303,15 +310,31 @@ class MessagesProtocol:
         usage: Json = {"usage": {"output_tokens": reply.usage.output}} if reply.usage is not None else {}
         return [*frames, self._event("message_delta", delta=delta, **usage), self._event("message_stop")]
 
-    def _thought_events(self, index: int, block: Json) -> list[bytes]:
-        """A thought in pieces, then its signature; one that is encrypted is there at once."""
-        text = block.get("thinking")
-        opened = {**block, "thinking": "", "signature": ""} if isinstance(text, str) else block
+    def _kept_events(self, index: int, block: Json) -> list[bytes]:
+        """A block in pieces: a thought, then its signature; a text, then its citations; the input of a server's tool.
+
+        What a tool returned, or is encrypted, is there at once.
+        """
+        opened = block
+        deltas: list[Json] = []
+        match block.get("type"):
+            case "thinking":
+                opened = {**block, "thinking": "", "signature": ""}
+                deltas += _deltas("thinking_delta", "thinking", str(block["thinking"]))
+                deltas.append({"type": "signature_delta", "signature": block["signature"]})
+            case "text":
+                citations = cast("list[Json]", block.get("citations") or [])
+                opened = {"type": "text", "text": ""}
+                deltas += _deltas("text_delta", "text", str(block["text"]))
+                for citation in citations:
+                    deltas.append({"type": "citations_delta", "citation": citation})
+            case "server_tool_use":
+                opened = {**block, "input": Raw(b"{}")}
+                deltas += _deltas("input_json_delta", "partial_json", dump(cast("Json", block["input"])).decode())
+            case _:
+                pass
         frames = [self._event("content_block_start", index=index, content_block=opened)]
-        if isinstance(text, str):
-            deltas: list[Json] = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(text)]
-            deltas.append({"type": "signature_delta", "signature": block["signature"]})
-            frames += [self._event("content_block_delta", index=index, delta=delta) for delta in deltas]
+        frames += [self._event("content_block_delta", index=index, delta=delta) for delta in deltas]
         return [*frames, self._event("content_block_stop", index=index)]
 
     def call_events(self, first: int, rest: int, call: ToolCall, kept: Sequence[KeptPart] = ()) -> list[bytes]:  # noqa: ARG002 - the protocol keeps nothing of a call
@@ -355,6 +378,7 @@ class MessagesProtocol:
             },
             "output_tokens": usage.output,
             "output_tokens_details": {"thinking_tokens": usage.reasoning},
+            **({"server_tool_use": {"web_search_requests": usage.searches}} if usage.searches else {}),
         }
 
     def _input(self, call: ToolCall) -> object:

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from chargehand.errors import Invalid
 from chargehand.models.messages import Reply, ToolCall, Usage
+from chargehand.models.testing import server_tool_rules
 from chargehand.models.testing.fault_replies import (
     EVENTS,
     JSON,
@@ -213,6 +214,14 @@ def _think(rule: ThoughtRule) -> "Play":
     return play
 
 
+def _run_tools(exchange: Exchange) -> Sending:
+    """Answer with what the server's own tools found, where they are asked for."""
+    if not isinstance(exchange.protocol, MessagesProtocol) or not server_tool_rules.offers(exchange.request):
+        return exchange.answer(exchange.reply)
+    answer = server_tool_rules.answer(exchange.request)
+    return exchange.error(400, answer) if isinstance(answer, str) else exchange.answer(answer)
+
+
 # --- the table
 
 
@@ -380,6 +389,7 @@ FAULTS: dict[str, tuple[str, Play]] = {
     **{name: (words, partial(_refuse_files, rules)) for name, (words, rules) in FILE_MODES.items()},
     # thoughts, which must come back
     **{mode: (rule.about, _think(rule)) for mode, rule in RULES.items()},
+    server_tool_rules.SERVER_TOOLS: (server_tool_rules.ABOUT, _run_tools),
 }
 """By name, what each fault does, in words and in fact."""
 MODES = {name: description for name, (description, _) in FAULTS.items()}

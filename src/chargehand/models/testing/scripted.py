@@ -159,6 +159,8 @@ def digest(request: Request) -> str:
         "has_schema": request.schema is not None,
         "temperature": request.settings.temperature,
     }
+    if request.provider_tools:
+        facts["provider_tools"] = request.provider_tools
     if ways := ways_to_answer(request.settings):
         facts["settings"] = ways
     text = _VOLATILE.sub("", _json(facts, order="deterministic").decode())
