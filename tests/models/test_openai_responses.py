@@ -13,9 +13,11 @@ from openai import AsyncOpenAI, AsyncStream
 from openai.types.responses import Response, ResponseCompletedEvent, ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from chargehand.engine.facts import Citation
 from chargehand.models.call_errors import CallFailed
 from chargehand.models.http import Timeouts
 from chargehand.models.messages import (
+    Document,
     Effort,
     Image,
     Message,
@@ -260,6 +262,19 @@ def test_models_of_openai_that_do_not_reason_are_asked_for_no_thoughts() -> None
     assert elsewhere.keys() >= {"include", "reasoning"}
 
 
+def test_pdfs_and_pictures_go_out_as_parts_also_in_results_of_tools() -> None:
+    paper = Document("file-2", "paper.pdf", 1, data=b"%PDF-1.4")
+    picture = Image("file-1", "image/png", b"x")
+    asked = Message("user", "What is in them?", images=(picture,), documents=(paper,))
+    found = Message("tool", "a cat", call="c1", images=(picture,), documents=(paper,))
+    items = body_of(Request([asked, Message("assistant", calls=(ToolCall("c1", "look"),)), found]))["input"]
+    text, *files = items[0]["content"]
+    assert text == {"type": "input_text", "text": "What is in them?"}
+    assert [file["type"] for file in files] == ["input_file", "input_image"]
+    assert (files[0]["filename"], files[0]["file_data"]) == ("paper.pdf", "data:application/pdf;base64,JVBERi0xLjQ=")
+    assert items[2]["output"] == [{"type": "input_text", "text": "a cat"}, *files]
+
+
 def test_a_schema_is_the_format_of_the_text() -> None:
     shape = {"type": "json_schema", "name": "reply", "schema": json.loads(bytes(STRICT)), "strict": True}
     assert body_of(Request(HELLO.messages, schema=STRICT))["text"] == {"format": shape}
@@ -329,6 +344,13 @@ async def test_a_refusal_is_a_reply() -> None:
     refusal = says("", type="refusal", refusal="I will not")
     came = await both(refusal)
     assert (came.text, came.finish) == ("I will not", "refused")
+
+
+async def test_what_a_reply_cites_comes_with_it() -> None:
+    page = {"type": "url_citation", "url": "https://a.test/", "title": "A", "start_index": 0, "end_index": 9}
+    file = {"type": "file_citation", "file_id": "file-1", "filename": "paper.pdf", "index": 3}
+    came = await both(says("It is 42.", annotations=[page, file, {"type": "of a new kind"}]))
+    assert came.citations == (Citation("A", claim="It is 42.", url="https://a.test/"), Citation("paper.pdf"))
 
 
 async def test_a_commentary_is_no_part_of_the_answer() -> None:

@@ -8,13 +8,17 @@ business.
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, Unpack, cast
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Raw, Struct
 
+from chargehand.engine.facts import Citation
 from chargehand.models.call_errors import NOTHING, Party, Unreadable, error_in_reply, is_present
+from chargehand.models.citations import with_citations
 from chargehand.models.http import Events
 from chargehand.models.messages import (
+    Document,
     Finish,
     Image,
     KeptPart,
@@ -28,7 +32,7 @@ from chargehand.models.messages import (
 )
 from chargehand.models.model import Hear
 from chargehand.models.provider_tools import MAX_USES, RESPONSES_CALLS, RESPONSES_TOOLS
-from chargehand.models.providers import is_openai, reasons
+from chargehand.models.providers import is_openai, reads_pdfs, reasons
 from chargehand.models.strict_schemas import OPENAI, OTHERS, StrictMode, strict_schema
 from chargehand.models.wire import (
     EndpointOptions,
@@ -60,7 +64,9 @@ class OpenAIResponses(HttpModel):
         self, handle: str, base_url: str, name: str, key: str = "", **options: Unpack[EndpointOptions]
     ) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        super().__init__(handle, base_url.rstrip("/") + "/responses", name, key, headers, options)
+        host = urlsplit(base_url).hostname or ""
+        usual: EndpointOptions = {"documents": is_openai(host) and reads_pdfs(name)}
+        super().__init__(handle, base_url.rstrip("/") + "/responses", name, key, headers, {**usual, **options})
         self._at_openai = is_openai(self._party.place)
         self._reasons = not self._at_openai or reasons(name)
         self._strict_mode = OPENAI if self._at_openai and not name.startswith("ft:") else OTHERS
@@ -224,13 +230,22 @@ def _write_call(call: ToolCall, kept: _KeptCall) -> _Json:
 
 
 def _write_content(message: Message) -> object:
-    if not message.images:
+    if not message.has_files:
         return message.text
-    return [_write_text(message.text), *map(_write_image, message.images)]
+    return [_write_text(message.text), *map(_write_document, message.documents), *map(_write_image, message.images)]
 
 
 def _write_text(text: str) -> _Json:
     return {"type": "input_text", "text": text}
+
+
+def _write_document(document: Document) -> _Json:
+    data = b64encode(document.data).decode()
+    return {
+        "type": "input_file",
+        "filename": document.name,
+        "file_data": f"data:{document.media_type};base64,{data}",
+    }
 
 
 def _write_image(image: Image) -> _Json:
@@ -275,12 +290,25 @@ class _Usage(Struct):
     output_tokens_details: _OutputDetails | None = None
 
 
+class _Annotation(Struct):
+    """What a text rests on: a page of the web or a file."""
+
+    type: str = ""
+    url: str | None = None
+    title: str | None = None
+    start_index: int | None = None
+    end_index: int | None = None
+    filename: str | None = None
+    file_id: str | None = None
+
+
 class _Part(Struct):
     """A part of a message or of a thought."""
 
     type: str = ""
     text: str = ""
     refusal: str = ""
+    annotations: list[_Annotation] | None = None
 
 
 class _Item(Struct):
@@ -379,7 +407,7 @@ def _read_reply(party: Party, items: Sequence[tuple[_Item, Raw]], response: _Res
     if not answers and not calls:  # nothing follows the commentary: it is the answer
         answers = messages
     refusal = "".join([item.refusal for item in messages])
-    return checked_reply(
+    reply = checked_reply(
         party=party,
         text=refusal or "".join([item.text for item in answers]),
         calls=calls,
@@ -390,6 +418,22 @@ def _read_reply(party: Party, items: Sequence[tuple[_Item, Raw]], response: _Res
         tier=response.service_tier or "",
         provider_calls=sum(item.type in RESPONSES_CALLS for item, _ in items),
     )
+    citations = [
+        _citation(annotation, part.text)
+        for item in answers
+        for part in item.content or ()
+        for annotation in part.annotations or ()
+    ]
+    return with_citations(reply, filter(None, citations)) if citations else reply
+
+
+def _citation(annotation: _Annotation, text: str) -> Citation | None:
+    """A citation of a page or a file; None for an annotation that is neither."""
+    if annotation.type == "url_citation":
+        claim = text[max(0, annotation.start_index or 0) : max(0, annotation.end_index or 0)].strip()
+        return Citation(annotation.title or annotation.url or "", claim=claim, url=annotation.url or "")
+    name = annotation.filename or annotation.file_id
+    return Citation(name) if name else None
 
 
 def _read_call(item: _Item) -> ToolCall:

@@ -139,6 +139,7 @@ VARIABLES: dict[str, dict[str, str]] = {
 }
 
 
+_READS_PDFS = re.compile(r"^(ft:)?(gpt-4o|gpt-4\.1|gpt-[5-9]|o1(?!-mini|-preview)|o3(?!-mini)|o4)(?!.*audio)")
 _REASONS = re.compile(
     r"(?:ft:)?(?:gpt-(?:[5-9]|[1-9]\d)(?![a-z\d])(?!-chat|.*-search)|o[1-9](?![a-z\d])|codex-)", re.IGNORECASE
 )
@@ -148,6 +149,11 @@ _REASONS = re.compile(
 def reasons(name: str) -> bool:
     """Return whether a model of OpenAI reasons, by its name."""
     return _REASONS.match(name) is not None
+
+
+def reads_pdfs(name: str) -> bool:
+    """Return whether a model of OpenAI takes PDFs, by its name."""
+    return _READS_PDFS.match(name) is not None
 
 
 def is_openai(host: str) -> bool:
