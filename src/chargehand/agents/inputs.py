@@ -79,6 +79,7 @@ class WorkerHistory:
         "_rates",
         "_size",
         "_window",
+        "has_files",
         "is_short",
         "kept",
         "messages",
@@ -103,8 +104,10 @@ class WorkerHistory:
         self._beside = beside
         self._size: Size | None = None  # measured once a limit may depend on it
         self._characters = len(brief[0].text) + len(brief[1].text)
-        if brief[1].has_files:
-            self._characters += brief[1].files_tokens
+        self.has_files = False
+        """Whether a message has, or had, files beside it."""
+        if brief[1].images or brief[1].documents:
+            self._count_files(brief)
         self._most_short = (window * _FULL - GENEROUS_LIMIT - beside[TOOLS]) / _MOST_TOKENS
         self.is_short = self._characters <= self._most_short
         """Whether it fits with the longest reply, even if it has the most tokens that so many characters can be."""
@@ -156,8 +159,8 @@ class WorkerHistory:
         """Add a message; `means` is what it says without its envelope, whose number differs each time."""
         self.messages.append(message)
         self._characters += len(message.text) + (0 if message.kept is None else message.kept.size)
-        if message.has_files:
-            self._characters += message.files_tokens
+        if message.images or message.documents:
+            self._count_files((message,))
         if self._size is not None:
             self._size = together(self._size, self._measure(message))
         self._chain.update((means or message.text).encode())
@@ -165,6 +168,12 @@ class WorkerHistory:
             self._characters += len(call.arguments)
             self._chain.update(f"{call.id}\0{call.name}\0{call.arguments}".encode())
         self.is_short = self._characters <= self._most_short
+
+    def _count_files(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            if message.images or message.documents:
+                self.has_files = True
+                self._characters += message.files_tokens
 
     @property
     def chat_turns(self) -> int:
@@ -181,6 +190,7 @@ class WorkerHistory:
         self._size = None
         self.messages[: self._pinned] = brief
         self._pinned = len(brief)
+        self._count_files(brief)
         for message in brief:
             self._characters += len(message.text)  # of the former brief as well: it is only a bound
             self._chain.update(message.text.replace(self.nonce, "").encode() if self.nonce else message.text.encode())

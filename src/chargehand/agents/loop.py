@@ -89,7 +89,7 @@ class Attempt:
         self._doubted: Done | None = None  # a result that was sent back, for when no better one comes
         nonce = new_nonce()
         shown = shown_inputs(brief, ready.models) if brief.inputs else Shown()
-        inputs = show_inputs(brief, nonce, by_handle=True, shown=shown.ids)
+        inputs = show_inputs(brief, nonce, by_handle=True, shown=shown.ids if brief.inputs else ())
         task = resources.prompts.text("task", instruction=brief.instruction, inputs=inputs.text).strip()
         earlier = show_earlier_calls(brief.earlier, nonce) if brief.earlier else ""
         text = f"({day_text(brief.began // DAY)})\n\n{task}{earlier}"
@@ -279,7 +279,7 @@ class Attempt:
         context = self._context
         hear = context.say if context.heard else None
         request = reservation.request
-        if any(message.has_files for message in request.messages):
+        if self._history.has_files:
             reservation.request = structs.replace(request, messages=await with_bytes(request.messages, context))
         reply, used = await self._kit.spending.call(reservation, context, hear=hear)
         return Done(reply, used)
@@ -321,7 +321,8 @@ class Attempt:
             raise WorkFailed(Failure("logic", words, permanent=True), NOTHING)
         if reply.finish == "length" and not (self._equipped.takes_cut_replies and reply.text.strip()):
             return self._cut(reply)
-        if not reply.text.strip():
+        text = reply.text.strip()
+        if not text:
             order = "Your reply was empty. Send the result, or call give_up and say why."
             return self._again(order, "it was empty", "empty_reply")
         if self._equipped.shape is not None:
@@ -330,7 +331,7 @@ class Attempt:
             except Invalid as error:
                 order = "Send the whole reply again: one JSON value and nothing else"
                 return self._again(f"That cannot be used: {error}. {order}.", str(error), "wrong_output")
-        product = WorkerOutput(reply.text.strip())
+        product = WorkerOutput(text)
         if (calls := self._tried) is not None:
             product = WorkerOutput(product.text, tuple(calls.artifacts), tuple(calls.sources))
         missing = self._missing_parts(product.text)

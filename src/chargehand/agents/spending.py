@@ -298,7 +298,10 @@ class Spending:
                 continue
             if reply.notice:
                 context.note(reply.notice)
-            self._learn(reservation, model, reply, limit)
+            self._replies += 1
+            # without caps little depends on it: a part of the replies is enough
+            if self.capped or self._replies <= _LEARNED or self._replies % _LEARNED == 0:
+                self._learn(reservation, model, reply, limit)
             used = _billed(model, reply, reserved)
             if used is None and not self.capped:
                 used = Amount(calls=1)
@@ -311,11 +314,9 @@ class Spending:
 
         One that used tools of the provider teaches nothing: what was asked was read several times, with their results.
         """
-        self._replies += 1
         if reply.provider_calls:
             return
-        # without caps little depends on it: a part of the replies is enough
-        if reply.usage is not None and (self.capped or self._replies <= _LEARNED or self._replies % _LEARNED == 0):
+        if reply.usage is not None:
             reservation.learn(model, reply.usage)
         if self.capped:
             self.observations.of(model).add_reply(

@@ -45,14 +45,6 @@ class _Stream(Struct, eq=False, gc=False):
     held: bool = False
     ended: bool = False
     entries: list[Entry] = []
-    files: set[str] = set()
-    """The ids of the files that tools returned."""
-
-    def add(self, entries: Sequence[Entry]) -> None:
-        self.entries += entries
-        for entry in entries:
-            if type(entry.event) is StepFinished and entry.event.files:
-                self.files.update(entry.event.files)
 
 
 class MemoryJournal:
@@ -106,7 +98,7 @@ class MemoryJournal:
         check_claim(run, seq=len(stream.entries), process=os.getpid() if stream.held else 0, new=True, steal=False)
         self._streams[run] = stream
         self._count = max(self._count, stream.number)
-        stream.add(entries)
+        stream.entries += entries
 
     async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         check_name(run)
@@ -134,7 +126,7 @@ class MemoryJournal:
         last = entries[-1].seq
         stored = len(stream.entries)
         if stored == before:
-            stream.add(entries)
+            stream.entries += entries
             stream.ended = type(entries[-1].event) is RunEnded
         elif stored < last:
             raise misfit(lease.run, stored, before + 1)
@@ -222,7 +214,9 @@ def _given_files(streams: Iterable[_Stream]) -> set[str]:
         request = stream.entries[0].event if stream.entries else None
         if isinstance(request, RunRequested):
             ids |= {item.file.id for item in request.inputs if item.file is not None}
-        ids |= stream.files
+        for entry in stream.entries:
+            if isinstance(entry.event, StepFinished):
+                ids.update(entry.event.files)
     return ids
 
 

@@ -362,7 +362,7 @@ class _StepContext:
         if type(done) is not Done:  # a user's function returned it
             raise TypeError(f"the call of step {name!r} returned {type(done).__name__}; return a Done")
         result = encode_value(done.value) if effect == "read" else encode_or_text(done.value)[0]
-        finished = self._describe_end(done, number, result)
+        finished = ev.StepFinished(task, attempt, number, result, done.good, done.used, done.acted, done.files)
         if effect == "read":
             await self._line.ask(finished)
         else:
@@ -394,18 +394,6 @@ class _StepContext:
             key=key,
             arguments=Raw(arguments.encode()) if arguments else ev.NULL,
             look=look,
-        )
-
-    def _describe_end(self, done: Done, number: int, result: Raw) -> ev.StepFinished:
-        return ev.StepFinished(
-            task=self._work.task,
-            attempt=self._work.number,
-            step=number,
-            result=result,
-            good=done.good,
-            used=done.used,
-            calls=done.acted,
-            files=done.files,
         )
 
     def _idempotency_key(self, request_digest: str, effect: Effect) -> str:

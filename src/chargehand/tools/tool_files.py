@@ -31,6 +31,8 @@ class WithFiles(Struct, frozen=True):
 
 def split_files(value: object) -> tuple[object, tuple[ToolFile, ...]]:
     """Return the result of a tool without its files, and the files. The result may be a file, or a list of them."""
+    if isinstance(value, str):
+        return value, ()
     if isinstance(value, WithFiles):
         return value.value, tuple(value.files)
     items = cast("Sequence[object]", value) if isinstance(value, list | tuple) else [value]
