@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,9 @@ from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Limits, Policy, Retry
+from chargehand.errors import StoreError
 from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import Lease
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.request_facts import Answering, Planning, Splitting, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
@@ -356,3 +359,35 @@ def test_a_model_that_always_splits_is_held_to_depth_breadth_and_tasks(
     assert max(int(place) for one in ids(found) for place in one[1:].split(".")) <= max(1, breadth)
     assert len(judged(script)) <= 1 + max_calls(Recursive(depth, breadth), most)
     assert len(set(ids(found))) == len(ids(found))
+
+
+# --- a journal that fails
+
+
+class FailingJournal(MemoryJournal):
+    """Fails from one append on."""
+
+    def __init__(self, appends: int) -> None:
+        super().__init__()
+        self.left = appends
+
+    def _append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise StoreError("the disk is full")
+        super()._append(lease, entries)
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("appends", range(1, 9))
+async def test_a_run_that_cannot_be_written_while_parts_are_judged_ends(appends: int) -> None:
+    async def judge(request: Request) -> str:
+        await asyncio.sleep(0)
+        assert isinstance(request.subject, Splitting)
+        return parts(*[(f"{request.subject.instruction} {number}", "ann", []) for number in range(3)])
+
+    script = ScriptedModel(judge, card=FREE)
+    journal = FailingJournal(appends)
+    run = team(script, Recursive(depth=3, breadth=3), journal=journal, budget=Budget(calls=60)).run("Do it all.")
+    with pytest.raises(StoreError, match="the disk is full"):
+        await run

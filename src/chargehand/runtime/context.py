@@ -84,6 +84,9 @@ class RunPort(Protocol):
     @property
     def heard(self) -> bool: ...
 
+    @property
+    def is_over(self) -> bool: ...
+
     def tell(self, report: ev.Event) -> None: ...
 
     async def ask(self, report: ev.Event) -> None: ...
@@ -529,6 +532,8 @@ class _StepContext:
                 await self._hold_more(state.ledger.budget.counted(beyond - taken), expected)
             except Refused:  # another call was faster, or this is not owed any more
                 self._spare += taken
+                if self._line.is_over:  # the same would be refused again, without ever waiting
+                    raise
                 if self._work not in state.owing:
                     return False
             else:

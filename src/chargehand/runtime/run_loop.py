@@ -193,6 +193,11 @@ class RunLoop:
         return self._post(report)
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing can be reported any more: it has ended, or it cannot be written."""
+        return self._over
+
+    @property
     def is_new(self) -> bool:
         """Whether nothing of the run is written yet."""
         return self._lease.seq == 0
