@@ -65,7 +65,13 @@ class Notes:
         return nullcontext(1)
 
     def record_call(
-        self, model: str, seconds: float, tokens: Mapping[str, int], used: Amount | None, call: int = 0
+        self,
+        model: str,
+        seconds: float,
+        tokens: Mapping[str, int],
+        used: Amount | None,
+        call: int = 0,
+        expected: Amount | None = None,
     ) -> None:
         pass
 

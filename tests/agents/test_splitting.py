@@ -384,7 +384,7 @@ async def test_a_run_that_cannot_be_written_while_parts_are_judged_ends(appends:
     async def judge(request: Request) -> str:
         await asyncio.sleep(0)
         assert isinstance(request.subject, Splitting)
-        return parts(*[(f"{request.subject.instruction} {number}", "ann", []) for number in range(3)])
+        return parts(*[(f"{request.subject.instruction} {number}", "ann", ()) for number in range(3)])
 
     script = ScriptedModel(judge, card=FREE)
     journal = FailingJournal(appends)

@@ -279,7 +279,8 @@ class SupervisorCalls:
     async def _call_and_settle(self, reservation: Reservation, held: Amount | None, hear: Hear | None) -> Reply:
         """Make a call and book what it used. One that is cut off costs what it is expected to use."""
         place = len(self._used)
-        self._used.append(None if held is None or reservation.claim is None else reservation.claim.expected)
+        expected = None if held is None or reservation.claim is None else reservation.claim.expected
+        self._used.append(expected)
         began = asyncio.get_running_loop().time()
         try:
             with self.context.model_call() as call:
@@ -288,14 +289,14 @@ class SupervisorCalls:
             self._used[place] = error.used
             raise WorkFailed(error.failure, self.total()) from error
         except asyncio.CancelledError:
-            if (expected := self._used[place]) is not None:
+            if expected is not None:
                 text = f"a call of {self.model.card.handle} was cut off; its cost is an estimate"
                 self.context.note(text, fact=CallsLost(expected))
             raise
         usage = reply.usage or Usage()
         seconds = asyncio.get_running_loop().time() - began
         handle = reply.model or self.model.card.handle
-        self.context.record_call(handle, seconds, structs.asdict(usage), used, call)
+        self.context.record_call(handle, seconds, structs.asdict(usage), used, call, expected)
         self._used[place] = held if used is None else used
         if used is not None:
             self.context.release((held or NOTHING).beyond(used))

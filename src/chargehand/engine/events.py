@@ -915,7 +915,7 @@ class ModelCalled(_Fact, frozen=True, tag="model.called"):
     output: int = 0
     """The tokens it wrote; 0: not known."""
     used: Amount | None = None
-    """What it cost; it counts when the piece of work is over. `null`: not known."""
+    """What it cost. It is booked when the piece of work is over, also if that is cut off. `null`: not known."""
     call: int = 0
     """Which call of this piece of work it is, by when it began in the process that made it; 0: not counted."""
     cached: int = 0
@@ -926,6 +926,8 @@ class ModelCalled(_Fact, frozen=True, tag="model.called"):
     """Of the tokens it read: those that were written to the cache for an hour."""
     reasoning: int = 0
     """Of the tokens it wrote: those that it thought."""
+    expected: Amount | None = None
+    """What it was expected to cost, as it is counted in `expected` of its piece of work; `null`: not counted."""
 
 
 class Noted(_Fact, frozen=True, tag="noted"):

@@ -16,6 +16,7 @@ from chargehand.engine.plan import NO_TASK, Plan, Task, TaskId, in_order, needs
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import USUAL_SECONDS, Agent, breaker_name
 from chargehand.engine.state import (
+    FinishedCalls,
     Progress,
     RefusedCall,
     RunState,
@@ -166,13 +167,36 @@ def _duty_of(state: RunState, kind: ev.Duty) -> SupervisorDuty:
     return state.planning if kind == "plan" else state.answering
 
 
+def _settle_calls(
+    state: RunState, work: Work, reserved: Amount, expected: Amount | None, used: Amount | None, *, cut_off: bool
+) -> None:
+    """Book what a piece of the supervisor's work used.
+
+    Of work that is cut off, the calls that came back cost what they cost. The others cost what they were expected to.
+    """
+    finished = state.finished_calls.pop(work, None)
+    if not cut_off:
+        state.ledger.settle(reserved, used)
+    elif finished is None:
+        state.ledger.lose(reserved, expected)
+    else:
+        lost = reserved.beyond(finished.used) if expected is None else expected.beyond(finished.expected)
+        state.ledger.settle(reserved, finished.used + lost)
+        state.ledger.lost += lost
+
+
+def _model_called(state: RunState, event: ev.ModelCalled) -> None:
+    work = Work(event.duty, event.task, event.number)
+    if event.duty == "attempt" or event.used is None or work not in state.owing:
+        return
+    before = state.finished_calls.get(work, FinishedCalls())
+    state.finished_calls[work] = FinishedCalls(before.used + event.used, before.expected + (event.expected or NOTHING))
+
+
 def _close_duty(state: RunState, kind: ev.Duty, used: Amount | None, *, cut_off: bool = False) -> None:
     duty = _duty_of(state, kind)
     state.disown(Work(kind, NO_TASK, duty.number))
-    if cut_off:
-        state.ledger.lose(duty.reserved, duty.expected)
-    else:
-        state.ledger.settle(duty.reserved, used)
+    _settle_calls(state, Work(kind, NO_TASK, duty.number), duty.reserved, duty.expected, used, cut_off=cut_off)
     duty.is_open = False
     duty.reserved = NOTHING
     duty.expected = None
@@ -881,11 +905,9 @@ def _task_refined(state: RunState, event: ev.TaskRefined) -> None:
 
 
 def _close_refinement(state: RunState, progress: Progress, used: Amount | None, *, cut_off: bool = False) -> None:
-    state.disown(Work("refine", progress.task.id, progress.failures))
-    if cut_off:
-        state.ledger.lose(progress.reserved, progress.expected)
-    else:
-        state.ledger.settle(progress.reserved, used)
+    work = Work("refine", progress.task.id, progress.failures)
+    state.disown(work)
+    _settle_calls(state, work, progress.reserved, progress.expected, used, cut_off=cut_off)
     progress.reserved = NOTHING
     progress.expected = None
     progress.timer = 0.0
@@ -1186,7 +1208,8 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     ev.TimeRanOut: _time_ran_out,
     ev.RunEnded: _run_ended,
     ev.Noted: _noted,
-    **dict.fromkeys((ev.PromptSent, ev.ModelCalled), lambda _state, _event: None),
+    ev.ModelCalled: _model_called,
+    ev.PromptSent: lambda _state, _event: None,
 }
 """One fold for each event; a test holds it against the union."""
 _COMMANDED = frozenset(kind for kind in FOLDS if issubclass(kind, ev.Commanded))

@@ -33,6 +33,15 @@ class Work(Struct, frozen=True, gc=False, order=True, cache_hash=True):
     number: int
 
 
+class FinishedCalls(Struct, frozen=True, gc=False):
+    """What the finished model calls of a piece of the supervisor's work cost together."""
+
+    used: Amount = NOTHING
+    """What they cost."""
+    expected: Amount = NOTHING
+    """What they were expected to cost."""
+
+
 class Input(Struct, frozen=True, gc=False):
     """What one needed task delivers: a value, a gap, or (a list with holes) both."""
 
@@ -387,6 +396,8 @@ class RunState(Struct, gc=False):
     answer_audit: AnswerAudit | None = None
     answer_written: ev.AnswerWritten | None = None
     ended: ev.RunEnded | None = None
+    finished_calls: dict[Work, FinishedCalls] = {}
+    """The finished model calls of the supervisor's work under way: they are paid, whatever becomes of the work."""
     owing: dict[Work, None] = {}
     touched: list[Work] = []  # owing changed here since the runtime last looked
 

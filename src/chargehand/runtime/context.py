@@ -683,7 +683,13 @@ class _StepContext:
             yield call
 
     def record_call(
-        self, model: str, seconds: Seconds, tokens: Mapping[str, int], used: Amount | None, call: int = 0
+        self,
+        model: str,
+        seconds: Seconds,
+        tokens: Mapping[str, int],
+        used: Amount | None,
+        call: int = 0,
+        expected: Amount | None = None,
     ) -> None:
         work = self._work
         self._line.note(
@@ -695,6 +701,7 @@ class _StepContext:
                 task=work.task,
                 used=used,
                 call=call,
+                expected=expected,
                 **tokens,
             )
         )

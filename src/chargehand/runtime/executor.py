@@ -329,12 +329,18 @@ class StepContext(Protocol):
         ...
 
     def record_call(
-        self, model: str, seconds: Seconds, tokens: Mapping[str, int], used: Amount | None, call: int = 0
+        self,
+        model: str,
+        seconds: Seconds,
+        tokens: Mapping[str, int],
+        used: Amount | None,
+        call: int = 0,
+        expected: Amount | None = None,
     ) -> None:
         """Journal that a model replied, for what is no step: its tokens and what it cost.
 
         `tokens` are those it read (`input`) and wrote (`output`), and which part of them is what, by the names in
-        `ModelCalled`.
+        `ModelCalled`. `expected` is what the claim for the call expected it to cost.
         """
         ...
 
@@ -417,9 +423,15 @@ class ContextProxy:
         return self._context.model_call()
 
     def record_call(
-        self, model: str, seconds: Seconds, tokens: Mapping[str, int], used: Amount | None, call: int = 0
+        self,
+        model: str,
+        seconds: Seconds,
+        tokens: Mapping[str, int],
+        used: Amount | None,
+        call: int = 0,
+        expected: Amount | None = None,
     ) -> None:
-        self._context.record_call(model, seconds, tokens, used, call)
+        self._context.record_call(model, seconds, tokens, used, call, expected)
 
     @property
     def heard(self) -> bool:

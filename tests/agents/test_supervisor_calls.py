@@ -1,0 +1,79 @@
+"""The supervisor's work of several calls: each that came back is paid, whatever becomes of the work, and made once."""
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+
+from chargehand.agents.roles import Supervisor, Worker
+from chargehand.agents.strategies import Broadcast, Recursive, Strategy
+from chargehand.engine.budget import NOTHING, Budget
+from chargehand.engine.plan import Combine
+from chargehand.models.messages import Reply, Request, Usage
+from chargehand.models.model import ModelCard
+from chargehand.models.request_facts import Judging, Splitting
+from chargehand.models.testing.scripted import ScriptedModel
+from chargehand.team import Team
+from tests.agents.crowd import FREE
+from tests.agents.playhouse import run_on_virtual_time
+
+PRICE = 200
+FACTS = {"a": "The price is 90. The height is 3.", "b": "The price is 120. The height is 4."}
+LONG = {name: f"A fact of {name} is told here. " * 900 for name in "abcd"}
+
+
+def is_about_the_whole(request: Request) -> bool:
+    return isinstance(request.subject, Splitting) and request.subject.instruction == "Do it all."
+
+
+def is_about_the_height(request: Request) -> bool:
+    return isinstance(request.subject, Judging) and "height" in request.subject.claims[0]
+
+
+def is_a_piece(request: Request) -> bool:
+    return not isinstance(request.subject, Splitting | Judging) and "From [t1]" in request.messages[-1].text
+
+
+@pytest.mark.parametrize("budget", [Budget(), Budget(usd=100.0)])
+@pytest.mark.parametrize(
+    ("strategy", "combine", "texts", "answers"),
+    [
+        (Recursive(depth=2, breadth=3), None, FACTS, is_about_the_whole),
+        (Broadcast(), "merge", FACTS, is_about_the_height),
+        (Broadcast(), "reduce", LONG, is_a_piece),
+    ],
+)
+def test_calls_that_came_back_are_paid_when_time_cuts_their_work_off(
+    strategy: Strategy,
+    combine: Combine | None,
+    texts: dict[str, str],
+    answers: Callable[[Request], bool],
+    budget: Budget,
+) -> None:
+    """All calls but those of one kind hang: the work they belong to is given up."""
+    paid = 0
+
+    async def lead(request: Request) -> Reply:
+        nonlocal paid
+        if not answers(request):
+            await asyncio.sleep(100_000)
+        paid += PRICE
+        text = "Shorter."
+        if isinstance(request.subject, Splitting):
+            parts = [{"instruction": f"Do part {number}.", "worker": "a"} for number in range(3)]
+            text = json.dumps({"simple": False, "subtasks": parts})
+        elif isinstance(request.subject, Judging):
+            text = json.dumps({"why": "It is so.", "winner": request.subject.results[0].task, "ruling": "so"})
+        return Reply(text, usage=Usage(100, 100), micros=PRICE)
+
+    window = 4000 if combine == "reduce" else 32000
+    card = ModelCard("lead", window=window, micros_in=1.0, micros_out=1.0, keeps_limit=True)
+    workers = [
+        Worker(name, "works", model=ScriptedModel([said], repeat=True, card=FREE)) for name, said in texts.items()
+    ]
+    supervisor = Supervisor(model=ScriptedModel(lead, card=card), strategy=strategy, combine=combine)
+    result = run_on_virtual_time(Team(workers, supervisor=supervisor, timeout=400, budget=budget), "Do it all.")
+    assert paid >= PRICE
+    assert result.spent.micros - result.lost.micros == paid
+    assert (result.lost == NOTHING) == (budget == Budget())
