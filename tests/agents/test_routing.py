@@ -29,7 +29,7 @@ from chargehand.models.messages import Message, Request, Settings, Usage
 from chargehand.models.model import Model, ModelCard
 from chargehand.models.request_facts import Answering, Routing, WorkerCard, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.executor import Proposal, WorkFailed
+from chargehand.runtime.executor import KeptReply, Proposal, WorkFailed
 from chargehand.runtime.load import WorkerLoad
 from chargehand.team import Team
 from tests.agents.crowd import FREE, of_kind
@@ -72,8 +72,12 @@ class Notes:
         used: Amount | None,
         call: int = 0,
         expected: Amount | None = None,
+        kept: KeptReply | None = None,
     ) -> None:
         pass
+
+    def recorded_reply(self, request: str) -> str | None:
+        return None
 
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
         self.told.append(messages)

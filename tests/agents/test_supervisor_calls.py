@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.strategies import Broadcast, Recursive, Strategy
 from chargehand.engine.budget import NOTHING, Budget
 from chargehand.engine.plan import Combine
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Judging, Splitting
@@ -17,10 +19,11 @@ from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Team
 from tests.agents.crowd import FREE
 from tests.agents.playhouse import run_on_virtual_time
+from tests.runtime.streams import rows, written
 
 PRICE = 200
 FACTS = {"a": "The price is 90. The height is 3.", "b": "The price is 120. The height is 4."}
-LONG = {name: f"A fact of {name} is told here. " * 900 for name in "abcd"}
+LONG = {name: "".join(f"Fact {number} of {name} is told here. " for number in range(900)) for name in "abcd"}
 
 
 def is_about_the_whole(request: Request) -> bool:
@@ -77,3 +80,61 @@ def test_calls_that_came_back_are_paid_when_time_cuts_their_work_off(
     assert paid >= PRICE
     assert result.spent.micros - result.lost.micros == paid
     assert (result.lost == NOTHING) == (budget == Budget())
+
+
+# --- a process that dies between the calls
+
+
+@pytest.mark.parametrize("budget", [Budget(), Budget(usd=1.0)])
+@pytest.mark.parametrize(
+    ("strategy", "combine", "texts", "calls"),
+    [
+        (Recursive(depth=2, breadth=3), "forward", FACTS, 4),
+        (Broadcast(), "merge", FACTS, 3),
+        (Broadcast(), "reduce", LONG, 5),
+    ],
+)
+async def test_after_a_crash_no_call_that_came_back_is_made_again(
+    strategy: Strategy, combine: Combine, texts: dict[str, str], calls: int, budget: Budget
+) -> None:
+    """The process dies while the last of the calls is under way."""
+    hung = asyncio.Event()
+    asked: list[str] = []
+    is_dead = False
+
+    async def lead(request: Request) -> Reply:
+        if len(asked) >= calls - 1 and not is_dead:
+            hung.set()
+            await asyncio.get_running_loop().create_future()
+        text = "Shorter [t1]."
+        if isinstance(request.subject, Splitting):
+            parts = [{"instruction": f"Do part {number}.", "worker": "a"} for number in range(3)]
+            whole = is_about_the_whole(request)
+            text = json.dumps({"simple": not whole, "worker": "a", "subtasks": parts if whole else []})
+            asked.append(request.subject.instruction)
+        elif isinstance(request.subject, Judging):
+            text = json.dumps({"why": "It is so.", "winner": request.subject.results[0].task, "ruling": "so"})
+            asked.append(str(request.subject.claims))
+        else:
+            asked.append(re.sub(r"\b[0-9a-f]{8,}\b", "", request.messages[-1].text))
+        return Reply(text, usage=Usage(100, 100), micros=PRICE)
+
+    def team(journal: MemoryJournal) -> Team:
+        window = 4000 if combine == "reduce" else 32000
+        card = ModelCard("lead", window=window, micros_in=1.0, micros_out=1.0, keeps_limit=True)
+        workers = [
+            Worker(name, "works", model=ScriptedModel([said], repeat=True, card=FREE)) for name, said in texts.items()
+        ]
+        supervisor = Supervisor(model=ScriptedModel(lead, card=card), strategy=strategy, combine=combine)
+        return Team(workers, supervisor=supervisor, journal=journal, budget=budget)
+
+    journal = MemoryJournal()
+    async with asyncio.timeout(10), asyncio.TaskGroup() as jobs:
+        run = jobs.create_task(team(journal).run("Do it all.", run="r"))
+        await hung.wait()
+        entries = (await rows(journal))["r"]
+        run.cancel()
+    is_dead = True
+    result = await team(await written({"r": entries})).resume("r")
+    assert len(asked) == len(set(asked)) >= calls
+    assert result.spent.micros - result.lost.micros == PRICE * len(asked)

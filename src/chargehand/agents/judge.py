@@ -78,7 +78,9 @@ def _question(calls: WriterCalls, subject: Judging, tasks: Sequence[str], *, ext
         subject=subject,
         schema=ruling_schema(tasks, subject.manner),
         slots={"manner": _MANNER[subject.manner], "form": _FORM[subject.manner]},
+        nonce=nonce,
         extra=extra,
+        keeps_reply=True,
     )
 
 

@@ -928,6 +928,10 @@ class ModelCalled(_Fact, frozen=True, tag="model.called"):
     """Of the tokens it wrote: those that it thought."""
     expected: Amount | None = None
     """What it was expected to cost, as it is counted in `expected` of its piece of work; `null`: not counted."""
+    request: str = ""
+    """A hash of what was asked, of a call that is not made again when its piece of work is; empty: of others."""
+    reply: str = ""
+    """What was replied to such a call; empty of others."""
 
 
 class Noted(_Fact, frozen=True, tag="noted"):

@@ -187,7 +187,12 @@ def _settle_calls(
 
 def _model_called(state: RunState, event: ev.ModelCalled) -> None:
     work = Work(event.duty, event.task, event.number)
-    if event.duty == "attempt" or event.used is None or work not in state.owing:
+    if event.duty == "attempt" or work not in state.owing:
+        return
+    if event.request and event.duty != "refine":
+        duty = _duty_of(state, event.duty)
+        duty.recorded = {**duty.recorded, event.request: (*duty.recorded.get(event.request, ()), event.reply)}
+    if event.used is None:
         return
     before = state.finished_calls.get(work, FinishedCalls())
     state.finished_calls[work] = FinishedCalls(before.used + event.used, before.expected + (event.expected or NOTHING))
@@ -236,6 +241,7 @@ def _tasks_added(state: RunState, event: ev.TasksAdded) -> None:
         _close_duty(state, "plan", event.used)
         state.planning.failures = 0
         state.planning.feedback = ()
+        state.planning.recorded = {}
     if event.done:
         state.closed = event.closed
         state.wake = event.wake
@@ -251,6 +257,7 @@ def _tasks_added(state: RunState, event: ev.TasksAdded) -> None:
 
 def _answer_written(state: RunState, event: ev.AnswerWritten) -> None:
     _close_duty(state, "answer", event.used)
+    state.answering.recorded = {}
     state.answer = event.whole()
     state.answer_written = event
     state.answer_tracing = event.tracing

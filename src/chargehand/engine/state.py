@@ -304,6 +304,8 @@ class SupervisorDuty(Struct, gc=False):
     """Why it failed, if it did when it was last tried; of the kind `approval`: what the planner asks a person."""
     replies: dict[str, Raw] = {}
     """What a person answered to its questions, by question."""
+    recorded: dict[str, tuple[str, ...]] = {}
+    """What models replied to calls that are not made again, by the hash of the request, until the work is done."""
 
 
 class ReadyQueue(Struct):

@@ -28,6 +28,7 @@ from chargehand.runtime.executor import (
     Done,
     EffectUnknown,
     Executor,
+    KeptReply,
     ModelTurn,
     NestedRequest,
     NestedRun,
@@ -95,7 +96,7 @@ class RunPort(Protocol):
 
     async def may_begin_step(self, work: Work) -> None: ...
 
-    def note(self, event: ev.Noted | ev.PromptSent | ev.ModelCalled) -> None: ...
+    def note(self, event: ev.Noted | ev.PromptSent | ev.ModelCalled, *, urgent: bool = False) -> None: ...
 
     def abridged(self, messages: Sequence[PromptMessage]) -> tuple[Raw, int]: ...
 
@@ -289,6 +290,7 @@ class _StepContext:
         "_number",
         "_open_steps",
         "_recorded",
+        "_replies",
         "_spare",
         "_times",
         "_work",
@@ -298,6 +300,8 @@ class _StepContext:
         self._line = line
         self._work = work
         self._recorded = brief.steps or {}
+        self._replies = {request: list(replies) for request, replies in brief.recorded.items()}
+        """What models replied when this work was begun before, by the hash of the request."""
         self._effects = brief.effects or {}
         self._number = 0
         self._times: dict[str, int] = {}
@@ -690,6 +694,7 @@ class _StepContext:
         used: Amount | None,
         call: int = 0,
         expected: Amount | None = None,
+        kept: KeptReply | None = None,
     ) -> None:
         work = self._work
         self._line.note(
@@ -702,9 +707,16 @@ class _StepContext:
                 used=used,
                 call=call,
                 expected=expected,
+                request="" if kept is None else kept.request,
+                reply="" if kept is None else kept.text,
                 **tokens,
-            )
+            ),
+            urgent=kept is not None,
         )
+
+    def recorded_reply(self, request: str) -> str | None:
+        replies = self._replies.get(request)
+        return replies.pop(0) if replies else None
 
     @property
     def heard(self) -> bool:

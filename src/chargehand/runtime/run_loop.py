@@ -349,11 +349,13 @@ class RunLoop:
                 return
             await self._wait_for("decision")
 
-    def note(self, event: ev.Noted | ev.PromptSent | ev.ModelCalled) -> None:
-        """Write this along with whatever is written next."""
+    def note(self, event: ev.Noted | ev.PromptSent | ev.ModelCalled, *, urgent: bool = False) -> None:
+        """Write this along with whatever is written next; at once if it is `urgent`."""
         if not isinstance(event, ev.PromptSent):  # that is JSON already, and too long to be kept twice while it waits
             check(event)
-        self._record(event, self._clock(), urgent=False)
+        self._record(event, self._clock(), urgent=urgent)
+        if urgent:
+            self._wake()
 
     # --- the loop
 

@@ -196,6 +196,7 @@ class _Tree(Struct):
             nonce=new_nonce(),
             alone=is_root,
             extra=not is_root,
+            keeps_reply=True,
         )
         read = partial(read_reply, shape=SplitReply)
         return self._read(node, await self.calls.ask(question, read, self.calls.hear if is_root else None))
