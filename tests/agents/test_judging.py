@@ -138,8 +138,13 @@ async def test_the_demo_model_selects_what_speaks_to_the_request() -> None:
     [
         ("12", "12."),
         ("There are 12.", "12"),
-        ("1,200 EUR", "1200 EUR"),
+        ("The answer is 12 EUR.", "12 EUR"),
+        ("1,200,000 EUR", "1200000 EUR"),
         ("Yes.", "yes, it is"),
+        ("**Paris**", '"Paris."'),
+        ("Take  road A.", "Take road A"),
+        ({"text": "Paris."}, "Paris"),
+        ({"town": "Paris", "road": "A"}, {"road": "A", "town": "Paris"}),
         ("Blue", "blue."),
         (True, "Yes"),
     ],
@@ -148,7 +153,38 @@ def test_results_that_say_the_same_vote_for_the_same(one: object, other: object)
     assert ballot(one) == ballot(other)
 
 
-@pytest.mark.parametrize(("one", "other"), [("12", "13"), ("12 kg", "12 g"), ("Yes.", "No."), ("blue", "red")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("12", "13"),
+        ("12 kg", "12 g"),
+        ("Yes.", "No."),
+        ("blue", "red"),
+        ("-5", "5"),
+        ("+1", "-1"),
+        ("$5", "€5"),
+        ("$5k", "$5M"),
+        ("5 mW", "5 MW"),
+        ("C++", "C#"),
+        ("No. 7", "No. 3"),
+        ("Yes, take road A.", "Yes, take road B."),
+        ("Yes, it is.", "Yes, it is not."),
+        ("✓", "✗"),
+        ("5 < 3", "5 > 3"),
+        ("5!", "5"),
+        ("_id", "id"),
+        ("*p", "p"),
+        ("1,000", "1.000"),
+        ("Python 3.10", "Python 3.1"),
+        ("Ann owes Bob 5 euros", "Bob owes Ann 5 euros"),
+        ("-5 to -3", "5 to 3"),
+        ("- Ann\n- Bob and Eve", "- Ann and\n- Bob Eve"),
+        ("Ann\nBob Eve", "Ann Bob\nEve"),
+        ("The total is 12 of 20 boats", "12 of 20 boats were lost"),
+        ({"text": "Approve it.", "amount": 5}, {"text": "Approve it.", "amount": 500}),
+        ({"town": "Paris"}, {"town": "Lyon"}),
+    ],
+)
 def test_results_that_say_otherwise_do_not(one: object, other: object) -> None:
     assert ballot(one) != ballot(other)
 

@@ -7,31 +7,39 @@ import asyncio
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, cast
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
+from msgspec.json import encode
 
-from chargehand.agents.audit.contradictions import read_yes_or_no
 from chargehand.agents.inputs import origin_of, result_text
 from chargehand.agents.shape import choice_schema, encode_schema, list_schema, one_line, read_reply, text_schema
 from chargehand.agents.supervision import ModelQuestion
 from chargehand.agents.writer import WriterCalls
 from chargehand.engine.facts import Contradiction, Ruling, SettledContradiction
 from chargehand.errors import Invalid
+from chargehand.models.artifacts import WorkerOutput
 from chargehand.models.messages import new_nonce, wrap
 from chargehand.models.request_facts import Given, Judging
 from chargehand.runtime.executor import WorkFailed
-from chargehand.text.numbers import find_quantities
-from chargehand.text.words import FUNCTION_WORDS, split_words
 from chargehand.tools.calling import capped
 from chargehand.tools.tool import CAP
 
 _WINDOW_SHARE = 0.5  # that results may take
 _MAX_WHY = 300
 _MAX_JUDGED = 12
-_MAX_BALLOT_WORDS = 12  # of a result whose one number is what it says
 _MAX_EXCERPT = 80
-_FILLER = FUNCTION_WORDS | {"all", "answer", "equals", "exactly", "makes", "result", "so", "total"}
+_INTRODUCTION = re.compile(
+    r"\A(?:there (?:is|are)|it is|it's|that is|that makes|(?:the )?(?:answer|result|total)(?: is|:))\s+"
+    r"(?=\S+(?: \S+)?$)",  # a longer sentence says what it is of
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"(\*\*|[\"'`])([^\"'`*]*)\1")
+_CLEAR_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3}){2,}(?![\d,])")  # one comma may be that of a fraction
+_VERDICT = re.compile(
+    r"(?:(yes|true)(?:, (?:it|this|that) is)?|(?:no|false)(?:, (?:it|this|that) (?:is not|isn't))?)", re.IGNORECASE
+)
+_OUTPUT_FIELDS = frozenset(field.encode_name for field in structs.fields(WorkerOutput))
 _MANNER = {
     "select": "Several workers tried the same. Choose the best result for the request, and say why in a sentence.",
     "vote": "Several workers tried the same. Choose the result that most of them agree on in substance, name in"
@@ -181,7 +189,7 @@ async def select(calls: WriterCalls, goal: str, results: Sequence[Given]) -> Cho
     """
     different: dict[str, Given] = {}
     for result in results:
-        different.setdefault(" ".join(result_text(result.value).split()), result)
+        different.setdefault(_same_text(result.value), result)
     if len(different) == 1:
         return Choice(results[0], f"All {len(results)} results are the same: {_bracket(results[:_MAX_JUDGED])}.")
     choice = await _choose(calls, Judging(goal, results=tuple(different.values())[:_MAX_JUDGED], manner="select"))
@@ -225,15 +233,28 @@ async def _choose(calls: WriterCalls, subject: Judging) -> Choice:
 
 
 def ballot(value: object) -> str:
-    """What a result votes for: results with the same ballot say the same."""
-    if verdict := read_yes_or_no(value):
-        return verdict
-    text = result_text(value).replace("%", " percent ")
-    numbers = [f"{quantity.readings[0][0].normalize():f}" for quantity in find_quantities(text)]
-    words = split_words(text)
-    if len(numbers) != 1 or len(words) > _MAX_BALLOT_WORDS:
-        return " ".join(words)
-    return " ".join([*numbers, *sorted({word for word in words if word.isalpha()} - _FILLER)])
+    """Return what a result votes for. Results with the same ballot say the same; where that is in doubt they differ.
+
+    Only what can change no meaning is left out: spaces, quotes around the whole, a full stop at the end, how a short
+    answer is introduced, and a capital at its beginning.
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = _INTRODUCTION.sub("", _same_text(value)).removesuffix(".")
+    if quoted := _QUOTED.fullmatch(text):
+        text = quoted[2].removesuffix(".")
+    text = _CLEAR_THOUSANDS.sub(lambda number: number[0].replace(",", ""), text)
+    if verdict := _VERDICT.fullmatch(text):
+        return "yes" if verdict[1] else "no"
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+def _same_text(value: object) -> str:
+    """Return a result as text with its lines, without spaces that say nothing; data with all of its fields."""
+    if isinstance(value, dict) and not cast("dict[str, object]", value).keys() <= _OUTPUT_FIELDS:
+        return encode(value, order="sorted").decode()
+    lines = (" ".join(line.split()) for line in result_text(cast("object", value)).splitlines())
+    return "\n".join(line for line in lines if line)
 
 
 def _bracket(results: Sequence[Given]) -> str:
