@@ -293,12 +293,12 @@ async def test_without_a_model_for_the_answer_the_results_are_shown_as_they_are(
     )
 
 
-async def test_of_results_that_others_worked_from_only_the_last_is_shown() -> None:
+async def test_without_an_answer_all_results_it_would_have_been_written_from_are_shown() -> None:
     chain = plan(("Count the apples in the cellar.", "ann", []), ("Write a letter about that.", "bob", ["t1"]))
     found = await Team([ANN, BOB], supervisor=Supervisor(model=good(plans=[chain]), judge=dead()), policy=FAST).run(
         GOAL
     )
-    assert str(found.answer).startswith("Dear customers, yours.\n\nThese are the results")
+    assert str(found.answer).startswith("There are 7 apples.\n\nDear customers, yours.\n\nThese are the results")
 
 
 def test_an_answer_that_never_comes_is_not_waited_for_beyond_the_deadline() -> None:

@@ -112,7 +112,7 @@ async def _choose(
     """The result that is chosen, word for word, and what its figures rest on."""
     from chargehand.agents.judge import Choice, select, vote  # noqa: PLC0415 - as above
 
-    last = _last_results(results, brief.tasks)
+    last = results if calls.writer.takes_turns else _last_results(results, brief.tasks)
     choice = Choice(last[0])
     if len(last) > 1:
         choose = select if brief.combine == "select" else vote

@@ -23,6 +23,8 @@ class Writer(SupervisorRole, kw_only=True):
 
     own: Callable[..., object] | None = None
     """A function that answers instead: it is given the goal, results and gaps."""
+    takes_turns: bool = False
+    """Each task is a turn that reads those before it: all of them are selected from and voted on, not only the last."""
 
 
 class WriterCalls(SupervisorCalls):

@@ -180,7 +180,8 @@ def _settle_calls(
     elif finished is None:
         state.ledger.lose(reserved, expected)
     else:
-        lost = reserved.beyond(finished.used) if expected is None else expected.beyond(finished.expected)
+        # without an expectation there was one call, and it came back
+        lost = NOTHING if expected is None else expected.beyond(finished.expected)
         state.ledger.settle(reserved, finished.used + lost)
         state.ledger.lost += lost
 

@@ -567,8 +567,9 @@ class _StepContext:
 
     async def _hold_more(self, amount: Amount, expected: Amount | None) -> None:
         """Record that the supervisor's work takes more; Refused where the budget does not cover it."""
+        is_first = self._expected == NOTHING
         total = self._expected + (expected or NOTHING)
-        if amount == NOTHING and not self._expected_known:
+        if amount == NOTHING and is_first and not self._expected_known:  # what is reserved for it says enough
             self._expected = total
             return
         state = self._line.state

@@ -2,7 +2,7 @@
 
 from collections.abc import Coroutine, Sequence
 from itertools import count
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from msgspec import Meta
 
@@ -20,6 +20,9 @@ Few: TypeAlias = Annotated[int, Meta(ge=0, le=10)]
 
 class StrategyBase(Declared, frozen=True):
     """A way to lead a team. The scheduler never knows which it is."""
+
+    takes_turns: ClassVar[bool] = False
+    """Whether each task is a turn that reads those before it."""
 
     def propose(self, lead: Lead, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Proposal]:
         """The next tasks of the plan, or none; WorkFailed with findings for the next try."""

@@ -5,6 +5,7 @@ The state of a talk is derived from the plan each time, so a resumed talk goes o
 
 import re
 from functools import lru_cache, partial
+from typing import ClassVar
 
 from msgspec import Raw, Struct
 
@@ -68,6 +69,8 @@ def _no_match(match: Match, lead: Lead) -> WorkFailed:
 class RoundRobin(StrategyBase, frozen=True, tag="round_robin"):
     """Every worker speaks in turn and reads what was said."""
 
+    takes_turns: ClassVar[bool] = True
+
     max_turns: Turns = 0
     """The most turns; 0 is one for each worker."""
     token: str = ""
@@ -83,6 +86,8 @@ class RoundRobin(StrategyBase, frozen=True, tag="round_robin"):
 
 class Dynamic(StrategyBase, frozen=True, tag="dynamic"):
     """The supervisor chooses the next speaker, never the same twice in a row, until a worker says the token."""
+
+    takes_turns: ClassVar[bool] = True
 
     max_turns: Turns = 0
     """The most turns; 0 is one for each worker."""

@@ -6,7 +6,7 @@ task (`LoopState`); what was sent back since the last task stands in the finding
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta, Raw, Struct
 
@@ -53,6 +53,8 @@ _LONGEST = 1200  # characters of an instruction
 
 class Loop(StrategyBase, frozen=True, tag="loop"):
     """One task at a time, looking at what came of those before, until it is done or stalls."""
+
+    takes_turns: ClassVar[bool] = True
 
     max_turns: Annotated[int, Meta(ge=1, le=1000)] = 20
     """The most tasks."""
