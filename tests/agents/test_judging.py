@@ -205,6 +205,33 @@ async def test_a_vote_without_a_majority_goes_to_the_judge() -> None:
     assert len(judges.requests) == 1
 
 
+# --- long results
+
+
+def long_text(lines: int) -> str:
+    return "START\n" + "Nothing to report from the pump.\n" * lines + "RECALL: it leaks gas."
+
+
+@pytest.mark.parametrize("combine", ["merge", "reduce", "select", "vote"])
+@pytest.mark.parametrize(("window", "is_read"), [(1_000_000, True), (8_000, False)])
+async def test_long_results_are_read_whole_or_the_answer_says_that_they_were_not(
+    combine: str, window: int, is_read: bool
+) -> None:
+    read: list[str] = []
+
+    def script(request: Request) -> Line:
+        read.append(request.messages[-1].text)
+        return ruled(why="So it is.", winner="t2") if isinstance(request.subject, Judging) else "All quiet."
+
+    card = ModelCard("judge", window=window, micros_in=0.0, micros_out=0.0)
+    found = await run(ScriptedModel(script, card=card), [long_text(9000), "All quiet."], combine)
+    in_whole = any("RECALL" in text and "START" in text for text in read)
+    assert in_whole == is_read
+    is_told = "Not all of the results were read: the judge read only the beginning of t1." in str(found.answer)
+    assert is_told == (not is_read and combine in ("select", "vote"))
+    assert is_told or any("RECALL" in text for text in read), "what does not fit is shortened in pieces"
+
+
 # --- contradictions
 
 

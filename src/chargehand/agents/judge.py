@@ -15,14 +15,14 @@ from msgspec.json import encode
 from chargehand.agents.inputs import origin_of, result_text
 from chargehand.agents.shape import choice_schema, encode_schema, list_schema, one_line, read_reply, text_schema
 from chargehand.agents.supervision import ModelQuestion
-from chargehand.agents.writer import WriterCalls
+from chargehand.agents.writer import Piece, WriterCalls, cut_evenly
 from chargehand.engine.facts import Contradiction, Ruling, SettledContradiction
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import WorkerOutput
 from chargehand.models.messages import new_nonce, wrap
 from chargehand.models.request_facts import Given, Judging
+from chargehand.models.token_count import measure
 from chargehand.runtime.executor import WorkFailed
-from chargehand.tools.calling import capped
 from chargehand.tools.tool import CAP
 
 _WINDOW_SHARE = 0.5  # that results may take
@@ -57,28 +57,40 @@ _FORM = {
 async def rule(calls: WriterCalls, subject: Judging, *, extra: bool = False) -> Ruling | None:
     """One call; None where it is not covered or the reply cannot be used. A call that fails is one of the answer."""
     tasks = [result.task for result in subject.results]
-    question = _question(calls, subject, tasks, extra=extra)
-    try:
-        return await calls.ask(question, partial(_read_ruling, tasks=tasks, subject=subject))
-    except WorkFailed as error:
-        if error.failure.kind not in ("budget", "logic"):
-            raise
-        calls.context.note(f"there is no ruling: {error}")
-        return None
+    read = partial(_read_ruling, tasks=tasks, subject=subject)
+    whole = [Piece(result_text(result.value, whole=True), (result.task,)) for result in subject.results]
+    fitting = _fit_window(calls, whole)
+    shorter = cut_evenly(fitting, CAP * len(whole))  # where there is too little money for all of it
+    for pieces in (fitting, shorter) if shorter != fitting else (fitting,):
+        try:
+            ruling = await calls.ask(_question(subject, tasks, pieces, extra=extra), read)
+        except WorkFailed as error:
+            if error.failure.kind not in ("budget", "logic"):
+                raise
+            calls.context.note(f"there is no ruling: {error}")
+            if error.failure.kind == "logic":
+                return None
+        else:
+            if cut := [piece.tasks[0] for piece, before in zip(pieces, whole, strict=True) if piece != before]:
+                calls.lose(f"the judge read only the beginning of {', '.join(cut)}")
+            return ruling
+    return None
 
 
-def _question(calls: WriterCalls, subject: Judging, tasks: Sequence[str], *, extra: bool) -> ModelQuestion:
+def _fit_window(calls: WriterCalls, pieces: Sequence[Piece]) -> Sequence[Piece]:
+    """Return the pieces as they are, if they fit into the part of the window that results may take; else cut evenly."""
+    text = "\n".join(piece.text for piece in pieces)
+    room = calls.model.card.window * _WINDOW_SHARE
+    tokens = calls.role.rates.estimate(measure(text))
+    return pieces if tokens <= room else cut_evenly(pieces, int(room / tokens * len(text.encode(errors="replace"))))
+
+
+def _question(subject: Judging, tasks: Sequence[str], pieces: Sequence[Piece], *, extra: bool) -> ModelQuestion:
     nonce = new_nonce()
-    room = calls.model.card.window * _WINDOW_SHARE / max(1, len(subject.results))
-    rates = calls.role.rates
-    texts = [result_text(result.value, whole=True) for result in subject.results]
     parts = [f"Request: {subject.goal}"]
     if subject.claims:
         parts.append("What they say:\n" + "\n".join(f"- {claim}" for claim in subject.claims))
-    parts += [
-        wrap(nonce, origin_of(result), capped(text, min(CAP, int(room * rates.bytes_per_token(text))))[0])
-        for result, text in zip(subject.results, texts, strict=True)
-    ]
+    parts += [wrap(nonce, origin_of(result), piece.text) for result, piece in zip(subject.results, pieces, strict=True)]
     return ModelQuestion(
         purpose="a ruling on results this long",
         prompt="judge",

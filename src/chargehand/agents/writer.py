@@ -61,11 +61,9 @@ class Piece(Struct, frozen=True, gc=False):
     origin: str = ""
 
 
-def result_pieces(results: Sequence[Given], max_bytes: int) -> list[Piece]:
+def result_pieces(results: Sequence[Given]) -> list[Piece]:
     """Each result as a model reads it."""
-    return [
-        Piece(capped(value_text(result.value), max_bytes)[0], (result.task,), origin_of(result)) for result in results
-    ]
+    return [Piece(value_text(result.value), (result.task,), origin_of(result)) for result in results]
 
 
 def join_pieces(pieces: Sequence[Piece], nonce: str) -> str:
