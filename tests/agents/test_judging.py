@@ -4,11 +4,12 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from chargehand.agents.audit.contradictions import find_contradictions, read_yes_or_no
-from chargehand.agents.judge import ballot, rule, ruling_schema, select
+from chargehand.agents.judge import ballot, rule, ruling_schema, select, vote
 from chargehand.agents.result import Result
 from chargehand.agents.roles import Worker
 from chargehand.agents.writer import Piece, WriterCalls, join_pieces, reduce_results
@@ -90,7 +91,7 @@ async def test_the_selected_result_is_handed_through_word_for_word_with_the_reas
 
 
 @pytest.mark.parametrize(
-    "reply", ["I like the second.", "[1]", ruled(why="x", winner="t9"), ruled(why="x"), "", ruled(why="x", winner=None)]
+    "reply", ["I like the second.", "[1]", ruled(why="x", winner="t9"), ruled(why="x", winner=""), ""]
 )
 async def test_a_ruling_nobody_can_read_leaves_the_first_and_says_so(reply: str) -> None:
     found = await run(judge(reply), ["one", "two", "three"], "select")
@@ -98,6 +99,40 @@ async def test_a_ruling_nobody_can_read_leaves_the_first_and_says_so(reply: str)
     assert str(found.answer).startswith("one\n\n")
     assert "could not be read, so this is the first that succeeded" in str(found.answer)
     assert (answer_written(found).chosen, answer_written(found).judged) == ("t1", False)
+
+
+async def test_a_judge_that_chooses_none_is_told_as_such() -> None:
+    found = await run(judge(ruled(why="None counts the cellar.", winner=None)), ["one", "two"], "select")
+    assert str(found.answer) == (
+        "one\n\nChosen from 2 results: [t1]. The judge chose none of them (None counts the cellar),"
+        " so this is the first that succeeded."
+    )
+
+
+@pytest.mark.parametrize("combine", ["select", "vote"])
+@pytest.mark.parametrize(("count", "calls"), [(12, 1), (13, 3), (20, 3), (150, 16)])
+async def test_more_results_than_a_judge_reads_at_once_are_judged_in_rounds(
+    combine: Literal["select", "vote"], count: int, calls: int
+) -> None:
+    def best(request: Request) -> Line:
+        assert isinstance(request.subject, Judging)
+        assert len(request.subject.results) <= 12
+        return ruled(why="It is best.", winner=max(request.subject.results, key=lambda each: int(str(each.value))).task)
+
+    results = [Given(f"t{number}", "?", f"w{number}", str(number * 7919 % count)) for number in range(count)]
+    judges = ScriptedModel(best, card=FREE)
+    choice = await {"select": select, "vote": vote}[combine](WriterCalls(writer(judges), Desk()), "?", results)
+    assert choice.result.value == str(count - 1)
+    assert len(judges.requests) == calls
+
+
+async def test_a_group_without_a_ruling_is_named() -> None:
+    replies = iter(["no ruling", ruled(why="It is best.", winner="t1"), ruled(why="It is best.", winner="t1")])
+    judges = ScriptedModel(lambda _: next(replies), card=FREE)
+    results = [Given(f"t{number}", "?", "w", f"text {number}") for number in range(13)]
+    choice = await select(WriterCalls(writer(judges), Desk()), "?", results)
+    assert choice.result.task == "t1"
+    assert "There was no ruling on [t0], [t2], [t4]" in choice.why
 
 
 @pytest.mark.parametrize("winner", ["t2", "[t2]", "task t2", " t2 "])

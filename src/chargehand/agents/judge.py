@@ -7,6 +7,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from functools import partial
+from math import ceil
 from typing import Literal, cast
 
 from msgspec import Raw, Struct, structs
@@ -57,7 +58,7 @@ _FORM = {
 async def rule(calls: WriterCalls, subject: Judging, *, extra: bool = False) -> Ruling | None:
     """One call; None where it is not covered or the reply cannot be used. A call that fails is one of the answer."""
     tasks = [result.task for result in subject.results]
-    read = partial(_read_ruling, tasks=tasks, subject=subject)
+    read = partial(_read_ruling, tasks=tasks)
     whole = [Piece(result_text(result.value, whole=True), (result.task,)) for result in subject.results]
     fitting = _fit_window(calls, whole)
     shorter = cut_evenly(fitting, CAP * len(whole))  # where there is too little money for all of it
@@ -124,12 +125,12 @@ class RulingReply(Struct, frozen=True):
     agree: Sequence[str] | None = None
 
 
-def _read_ruling(text: str, tasks: Sequence[str], subject: Judging) -> Ruling:
+def _read_ruling(text: str, tasks: Sequence[str]) -> Ruling:
     reply = read_reply(text, RulingReply)
     winner = _named_task(reply.winner, tasks)
     ruling = one_line(reply.ruling, _MAX_WHY)
     why = one_line(reply.why, _MAX_WHY) or ruling
-    is_open = subject.manner == "contradiction" and reply.winner is None and why != ""
+    is_open = reply.winner is None and why != ""
     if not winner and not is_open:
         raise Invalid("the reply names no result as the winner")
     others = [_named_task(task, tasks) for task in reply.agree or ()]
@@ -204,7 +205,7 @@ async def select(calls: WriterCalls, goal: str, results: Sequence[Given]) -> Cho
         different.setdefault(_same_text(result.value), result)
     if len(different) == 1:
         return Choice(results[0], f"All {len(results)} results are the same: {_bracket(results[:_MAX_JUDGED])}.")
-    choice = await _choose(calls, Judging(goal, results=tuple(different.values())[:_MAX_JUDGED], manner="select"))
+    choice = await _choose(calls, Judging(goal, results=tuple(different.values()), manner="select"))
     twins = f", of which {len(different)} differ" if len(different) < len(results) else ""
     why = f"Chosen from {len(results)} results{twins}: [{choice.result.task}]. {choice.why}"
     return Choice(choice.result, why, choice.judged)
@@ -221,7 +222,7 @@ async def vote(calls: WriterCalls, goal: str, results: Sequence[Given]) -> Choic
         choice = Choice(ranked[0][0])
         why = f"{len(ranked[0])} of {len(results)} results agree: {_bracket(ranked[0])}."
     else:
-        judged = tuple(voters[0] for voters in tied)[:_MAX_JUDGED]
+        judged = tuple(voters[0] for voters in tied)
         choice = await _choose(calls, Judging(goal, results=judged, manner="vote"))
         most = len(ranked[0])
         counted = f"{most} of {len(results)} each" if most > 1 else f"no two of {len(results)} results are the same"
@@ -232,10 +233,39 @@ async def vote(calls: WriterCalls, goal: str, results: Sequence[Given]) -> Choic
 
 
 async def _choose(calls: WriterCalls, subject: Judging) -> Choice:
-    """The result that a judge chooses, and why, in words to show."""
-    ruling = await rule(calls, subject)
+    """Return the result that a judge chooses, and why, in words to show.
+
+    Of more results than a judge reads at once, those that won in their group are judged again.
+    """
+    results = subject.results
+    unjudged: list[Given] = []
+    is_first = True
+    while len(results) > _MAX_JUDGED:
+        count = ceil(len(results) / _MAX_JUDGED)
+        winners: list[Given] = []
+        for group in (results[at::count] for at in range(count)):
+            choice = await _choose_one(calls, structs.replace(subject, results=group), extra=not is_first)
+            winners.append(choice.result)
+            unjudged += () if choice.judged else group
+            is_first = False
+        results = tuple(sorted(winners, key=results.index))
+    choice = await _choose_one(calls, structs.replace(subject, results=results), extra=not is_first)
+    why = choice.why
+    if not is_first:
+        why += f" Judged in groups of at most {_MAX_JUDGED}, and the winners of the groups again."
+    if unjudged:
+        why += f" There was no ruling on {_bracket(unjudged)}: of each group only the first was judged further."
+    return structs.replace(choice, why=why)
+
+
+async def _choose_one(calls: WriterCalls, subject: Judging, *, extra: bool) -> Choice:
+    """Return the result that one call of the judge chooses, and why; the first one where there is no ruling."""
+    ruling = await rule(calls, subject, extra=extra)
     if ruling is None:
         why = "The judge's ruling could not be read, so this is the first that succeeded."
+        return Choice(subject.results[0], why)
+    if not ruling.winner:
+        why = f"The judge chose none of them ({ruling.why.rstrip('.')}), so this is the first that succeeded."
         return Choice(subject.results[0], why)
     chosen = next(result for result in subject.results if result.task == ruling.winner)
     count = len(ruling.agree)
