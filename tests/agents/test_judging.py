@@ -11,19 +11,23 @@ import pytest
 from chargehand.agents.audit.contradictions import find_contradictions, read_yes_or_no
 from chargehand.agents.judge import ballot, rule, ruling_schema, select, vote
 from chargehand.agents.result import Result
-from chargehand.agents.roles import Worker
+from chargehand.agents.roles import Supervisor, Worker
+from chargehand.agents.strategies import Broadcast
 from chargehand.agents.writer import Piece, WriterCalls, join_pieces, reduce_results
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount
 from chargehand.engine.facts import Contradiction
 from chargehand.engine.failure import Failure
 from chargehand.engine.json_schema import problems
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.demo.model import DemoModel
 from chargehand.models.local import LocalModel, pull
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Answering, Given, Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
+from chargehand.team import Team
 from tests.agents.crowd import FREE, call, calls, model, of_kind, plan, team
 from tests.agents.judges import Desk, writer
 
@@ -238,6 +242,34 @@ async def test_a_vote_without_a_majority_goes_to_the_judge() -> None:
     assert str(found.answer).startswith("It looks blue to me.\n\nUndecided by count (no two of 3 results are the same)")
     assert "2 of 3 say the same, as the judge reads them. Why: Two see blue." in str(found.answer)
     assert len(judges.requests) == 1
+
+
+async def test_a_worker_that_steps_in_for_another_votes_once() -> None:
+    dead = ScriptedModel([Failure("logic", "no", permanent=True)], repeat=True)
+    workers = [Worker("a", "reads", model=dead, fallbacks=["b"])]
+    said = {"b": "Lyon", "c": "Paris", "d": "Paris"}
+    workers += [Worker(name, "reads", model=ScriptedModel([text], repeat=True)) for name, text in said.items()]
+    lead = Supervisor(model=ScriptedModel([]), strategy=Broadcast(), combine="vote")
+    result = await Team(workers, supervisor=lead).run("Which town?")
+    assert str(result.answer) == (
+        "Paris\n\n2 of 3 results agree: [t3], [t4].\n- [t2] says: Lyon\n"
+        "- [t1] is not counted: b stepped in for it and votes once"
+    )
+
+
+async def test_each_sample_is_served_by_a_cached_result_of_its_own() -> None:
+    said = iter(["Lyon", "Paris", "Nice", "Rome"])
+    worker = Worker("a", "reads", model=ScriptedModel(lambda _: next(said)))
+
+    def samples(count: int) -> Supervisor:
+        tasks = tuple(Task(TaskId(f"t{number}"), "Name the town.", "a") for number in range(count))
+        return Supervisor(model=judge(ruled(why="So it is.", winner="t1")), plan=Plan(tasks, "vote"))
+
+    journal = MemoryJournal()
+    first = await Team([worker], supervisor=samples(3), cache=600, journal=journal).run("Which town?")
+    again = await Team([worker], supervisor=samples(4), cache=600, journal=journal).run("Which town?")
+    assert again.results == {**first.results, "t3": {"text": "Rome"}}
+    assert "no two of 4 results are the same" in str(again.answer)
 
 
 # --- long results

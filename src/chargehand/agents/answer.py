@@ -114,8 +114,10 @@ async def _choose(
     last = results if calls.writer.takes_turns else _last_results(results, brief.tasks)
     choice = Choice(last[0])
     if len(last) > 1:
-        choose = select if brief.combine == "select" else vote
-        choice = await choose(calls, brief.goal, last)
+        if brief.combine == "select":
+            choice = await select(calls, brief.goal, last)
+        else:
+            choice = await vote(calls, brief.goal, last, _stand_ins(brief))
         calls.context.note(choice.why)
     chosen = choice.result
     if formatter is not None:
@@ -177,6 +179,16 @@ def _unread_section(calls: WriterCalls) -> list[AnswerSection]:
     """What of the results was not read, in words; nothing where all of it was."""
     lost = "; ".join(dict.fromkeys(calls.lost))
     return [AnswerSection("unread", f"Not all of the results were read: {lost}.")] if lost else []
+
+
+def _stand_ins(brief: Brief) -> dict[str, str]:
+    """Return who did the tasks that were meant for other workers, by task."""
+    meant = {task.id: task.worker for task in brief.tasks}
+    return {
+        source.task: source.worker
+        for source in brief.inputs
+        if source.worker and meant.get(source.task, "") not in ("", source.worker)
+    }
 
 
 def _read_formatted(

@@ -5,7 +5,7 @@ The winner is one of the results there are, or none; nothing else in a ruling is
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import ceil
 from typing import Literal, cast
@@ -211,8 +211,19 @@ async def select(calls: WriterCalls, goal: str, results: Sequence[Given]) -> Cho
     return Choice(choice.result, why, choice.judged)
 
 
-async def vote(calls: WriterCalls, goal: str, results: Sequence[Given]) -> Choice:
-    """The result that most agree on, counted where they can be compared, else as a judge reads them."""
+async def vote(
+    calls: WriterCalls, goal: str, results: Sequence[Given], stand_ins: Mapping[str, str] | None = None
+) -> Choice:
+    """Return the result that most agree on, counted where they can be compared, else as a judge reads them.
+
+    Args:
+        calls: The calls for the answer.
+        goal: The request.
+        results: What votes.
+        stand_ins: Who did tasks that were meant for other workers, by task. A worker that has a vote gets no other one
+            by stepping in.
+    """
+    results, repeated = _count_once(results, stand_ins or {})
     votes: dict[str, list[Given]] = {}
     for result in results:
         votes.setdefault(ballot(result.value), []).append(result)
@@ -229,7 +240,25 @@ async def vote(calls: WriterCalls, goal: str, results: Sequence[Given]) -> Choic
         why = f"Undecided by count ({counted}): [{choice.result.task}] was chosen. {choice.why}"
     others = [voters[0] for voters in ranked if choice.result not in voters]
     why += "".join(f"\n- [{other.task}] says: {_excerpt(other)}" for other in others[:_MAX_JUDGED])
+    why += "".join(
+        f"\n- [{task}] is not counted: {worker} stepped in for it and votes once" for task, worker in repeated
+    )
     return Choice(choice.result, why, choice.judged)
+
+
+def _count_once(results: Sequence[Given], stand_ins: Mapping[str, str]) -> tuple[list[Given], list[tuple[str, str]]]:
+    """Return the results that vote, and the tasks of those that do not, with the worker that votes elsewhere."""
+    voted = {result.worker for result in results if result.task not in stand_ins}
+    counted: list[Given] = []
+    repeated: list[tuple[str, str]] = []
+    for result in results:
+        worker = stand_ins.get(result.task, "")
+        if worker and worker in voted:
+            repeated.append((result.task, worker))
+        else:
+            counted.append(result)
+            voted.add(worker or result.worker)
+    return counted, repeated
 
 
 async def _choose(calls: WriterCalls, subject: Judging) -> Choice:

@@ -299,6 +299,12 @@ def _task_joined(state: RunState, event: ev.TaskJoined) -> None:
 
 def _result_reused(state: RunState, event: ev.ResultReused) -> None:
     progress = state.tasks[event.task]
+    offered = state.offers.get(event.key, ())
+    left = tuple((run, offer) for run, offer in offered if (run, offer.task) != (event.run, event.source))
+    if left:
+        state.offers[event.key] = left
+    else:
+        state.offers.pop(event.key, None)
     progress.result = event.result
     progress.items = event.items
     progress.tracing = event.tracing
@@ -578,7 +584,10 @@ def _limit_budget(state: RunState, budget: Budget) -> None:
 
 
 def _results_offered(state: RunState, event: ev.ResultsOffered) -> None:
-    state.offers = {**{offer.key: (event.run, offer) for offer in event.offers}, **state.offers}
+    offers = dict(state.offers)
+    for offer in event.offers:
+        offers[offer.key] = (*offers.get(offer.key, ()), (event.run, offer))
+    state.offers = offers
     state.offered_by = (*state.offered_by, event.run)
     state.is_rerun = state.requested.plan is not None
     state.unserved |= dict.fromkeys(event.unserved, state.round)

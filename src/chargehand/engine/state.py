@@ -52,6 +52,8 @@ class Input(Struct, frozen=True, gc=False):
     """What the figures of the value rest on, where its worker was asked to show it."""
     file: ev.FileReference | None = None
     """The file that was given to the run, where it is one."""
+    worker: str = ""
+    """Who did the task, which may be a fallback of the worker it was meant for; empty: it is not known."""
 
 
 class Status(Enum):
@@ -352,7 +354,8 @@ class RunState(Struct, gc=False):
     items: int = 0  # tasks that came of repeating one over a list
     settled_since_plan: int = 0  # settled since the planner was last asked
     partial: dict[TaskId, None] = {}  # tasks whose results leave something out
-    offers: dict[str, tuple[str, ev.Offer]] = {}
+    offers: dict[str, tuple[tuple[str, ev.Offer], ...]] = {}
+    """Results that may be used again, each by one task: by key, each with the run that offered it."""
     acted: dict[str, tuple[int, EarlierCall]] = {}
     """Calls that changed something and are not repeated unasked by tasks of a later round than the number says, by
     `call_digest`. Those of earlier runs have the round -1.
