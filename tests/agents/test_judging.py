@@ -357,6 +357,34 @@ def test_what_may_be_about_something_else_is_none(one: Given, other: Given) -> N
     assert find_contradictions([one, other]) == ()
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "values"),
+    [
+        ("The balance is -5 euros.", "The balance is 5 euros.", ("-5 eur", "5 eur")),
+        ("The balance is -$5.", "The balance is $5.", ("-5 usd", "5 usd")),
+        ("The price is $5.", "The price is €5.", ("5 usd", "5 eur")),
+        ("The price is $5k.", "The price is $5M.", ("5k usd", "5M usd")),
+        ("The cost is 5 million euros.", "The cost is 5 billion euros.", ("5 million", "5 billion")),
+    ],
+)
+def test_a_sign_a_currency_and_a_scale_are_part_of_a_value(one: str, other: str, values: tuple[str, str]) -> None:
+    (found,) = find_contradictions([given("t1", one), given("t2", other)])
+    assert tuple(value for _, value in found.values) == values
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The price is $5k.", "The price is $5,000."),
+        ("The cost is 5 million euros.", "The cost is 5,000,000 euros."),
+        ("The price is 5.", "The price is $5."),
+        ("The mast is 5 m high.", "The mast is 5 m high."),
+    ],
+)
+def test_the_same_value_in_other_words_is_no_contradiction(one: str, other: str) -> None:
+    assert find_contradictions([given("t1", one), given("t2", other)]) == ()
+
+
 def test_a_result_that_was_made_from_another_may_correct_it() -> None:
     results = [given("t1", "Rent: 12 EUR."), given("t2", "Rent: 14 EUR.")]
     assert find_contradictions(results)
