@@ -136,7 +136,7 @@ async def test_a_big_request_is_split_and_each_part_again() -> None:
 async def test_what_a_part_needs_all_its_own_parts_are_given() -> None:
     script = model(
         by_text(
-            list=parts(("Sum up all fruit.", "ann", []), ("Sort all fruit.", "bob", [1, 2, 9, 0])),
+            list=parts(("Sum up all fruit.", "ann", []), ("Sort all fruit.", "bob", [1])),
             sort=parts(("Order the apples.", "ann", []), ("Order the pears.", "bob", [1])),
         )
     )
@@ -350,7 +350,8 @@ def test_a_model_that_always_splits_is_held_to_depth_breadth_and_tasks(
     depth: int, breadth: int, most: int, wanted: int, after: list[list[int]]
 ) -> None:
     def judge(text: str) -> Line:
-        return parts(*((f"{text} / shelf {n}", ("ann", "bob")[n % 2], after[n]) for n in range(wanted)))
+        needed = [[place for place in after[n] if 0 < place <= n] for n in range(wanted)]
+        return parts(*((f"{text} / shelf {n}", ("ann", "bob")[n % 2], needed[n]) for n in range(wanted)))
 
     script = model(judge)
     policy = Policy(retry=Retry(attempts=1), refine=False, limits=Limits(max_tasks=most, max_depth=1000))
@@ -361,6 +362,31 @@ def test_a_model_that_always_splits_is_held_to_depth_breadth_and_tasks(
     assert max(int(place) for one in ids(found) for place in one[1:].split(".")) <= max(1, breadth)
     assert len(judged(script)) <= 1 + max_calls(Recursive(depth, breadth), most)
     assert len(set(ids(found))) == len(ids(found))
+
+
+async def test_a_part_may_need_a_later_one_of_the_list() -> None:
+    lines = parts(("Write a summary of the pears.", "bob", (2,)), ("Count the pears.", "ann", ()))
+    found = await team(model(by_text(list=lines))).run("List all pears")
+    assert [(one.id, one.after) for one in found.plan.tasks] == [("t1", ("t2",)), ("t2", ())]
+
+
+@pytest.mark.parametrize(
+    ("after", "why"),
+    [([1], "come after 1"), ([9], "come after 9"), ([0], "come after 0"), ([2], "wait for each other")],
+)
+async def test_parts_that_cannot_be_ordered_are_sent_back(after: Sequence[int], why: str) -> None:
+    replies = iter([parts(("Write.", "bob", after), ("Count.", "ann", (1,))), TWO])
+    script = model(lambda text: next(replies) if text.startswith("List") else simple())
+    found = await team(script, Recursive(depth=1)).run("List all fruit")
+    assert [one.id for one in found.plan.tasks] == ["t1", "t2"]
+    assert why in script.requests[1].messages[-1].text
+
+
+async def test_a_part_whose_parts_cannot_be_ordered_stays_whole() -> None:
+    circle = parts(("Write.", "bob", (2,)), ("Read.", "ann", (1,)))
+    found = await team(model(by_text(list=TWO, count=circle))).run("List all fruit")
+    assert ids(found) == ["t1", "t2"]
+    assert any("t1 could not be judged and is not split further" in note for note in notes(found))
 
 
 # --- a journal that fails
