@@ -11,7 +11,7 @@ from chargehand.agents.prompts import Prompts
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.spending import Spending
 from chargehand.agents.strategies import Route
-from chargehand.agents.strategies.route import check_route
+from chargehand.agents.strategies.route import check_route, read_decision
 from chargehand.agents.supervision import Lead
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
@@ -326,3 +326,20 @@ async def test_a_router_nobody_can_reach_leaves_strange_requests_to_the_generali
     assert [one.worker for one in found.plan.tasks] == ["helper"]
     assert found.ending == "partial"
     assert "no plan could be made (the line is dead): helper was given the whole request" in str(found.answer)
+
+
+# --- how sure a model is, as it writes it
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [(0.1, 0.1), ("0.1", 0.1), ("10%", 0.1), (" 90 % ", 0.9), (7, 1.0), (None, 0.5)]
+)
+def test_a_confidence_is_read_however_it_is_written(written: object, meant: float) -> None:
+    decision = read_decision(json.dumps({"primary": "smith", "confidence": written}), ["smith"])
+    assert decision.confidence == pytest.approx(meant)
+
+
+@pytest.mark.parametrize("written", ["high", "", "nan"])
+def test_a_confidence_that_is_no_number_is_sent_back(written: str) -> None:
+    with pytest.raises(Invalid, match="it is a number from 0 to 1"):
+        read_decision(json.dumps({"primary": "smith", "confidence": written}), ["smith"])

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from itertools import zip_longest
+from math import isnan, nan
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Raw, Struct, structs
@@ -321,11 +322,29 @@ def read_decision(text: str, names: Sequence[str]) -> Decision:
     why = one_line(reply.reason, _LONGEST) or "the model gave no reason"
     if worker is None:
         return no_worker("model", why)
-    confidence = min(1.0, max(0.0, reply.confidence)) if isinstance(reply.confidence, float) else 0.5
+    confidence = read_confidence(reply.confidence)
     scores = [(worker, round(max(confidence, 0.01), 4))]
     if second is not None and second != worker:
         scores.append((second, round((1 - confidence) * 0.5, 4)))
     return choose("model", scores, confidence, why)
+
+
+def read_confidence(written: float | str | None) -> float:
+    """Return a confidence between 0 and 1, also from text (`0.9`, `90%`); 0.5 where none is given.
+
+    Raises:
+        Invalid: it is no number.
+    """
+    if written is None:
+        return 0.5
+    text = str(written).strip()
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = nan
+    if isnan(value):
+        raise Invalid(f"the confidence is {text[:40]!r}; it is a number from 0 to 1")
+    return min(1.0, max(0.0, value))
 
 
 def list_cards(cards: Sequence[WorkerCard]) -> str:
