@@ -22,6 +22,7 @@ from chargehand.agents.routing.decision import (
     is_out_of_order,
     load_text,
     no_worker,
+    pool_equals,
     shift_by_load,
     with_confirmed,
 )
@@ -451,9 +452,11 @@ async def by_meaning(text: str, cards: Sequence[WorkerCard], embedding: Embeddin
     if find_spec("numpy") is None:
         return await _by_words(text, cards, f"numpy is not installed ({install_command('local')})")
     try:
-        return await (await fit_meaning(cards, embedding)).decide(text)
+        decision = await (await fit_meaning(cards, embedding)).decide(text)
     except (StoreUnavailable, ToolFailed) as error:  # no server there; or vectors that are none
         return await _by_words(text, cards, str(error))
+    texts = {each.worker: structs.replace(each, worker="") for each in worker_texts(cards)}
+    return pool_equals(decision, {name for name, each in texts.items() if each == texts.get(decision.worker or "")})
 
 
 async def _by_words(text: str, cards: Sequence[WorkerCard], reason: str) -> Decision:
