@@ -166,3 +166,23 @@ async def test_where_no_model_answers_tasks_may_use_all() -> None:
     workers = [Worker(name, "works", model=model) for name in "abcd"]
     await Team(workers, supervisor=Supervisor(plan=plan), budget=Budget(calls=4)).run("Do it.")
     assert len(model.requests) == 4
+
+
+# --- the end of the time for tasks
+
+
+def test_an_answer_that_waits_for_no_task_is_not_begun_again_when_the_time_for_tasks_ends() -> None:
+    async def lead(_: Request) -> Reply:
+        await asyncio.sleep(30)
+        return Reply("The answer.", usage=Usage(10, 10), micros=PRICE)
+
+    async def work(_: Request) -> str:
+        await asyncio.sleep(60)
+        return "Done."
+
+    model = ScriptedModel(lead)
+    supervisor = Supervisor(model=model, strategy=Broadcast())
+    team = Team([Worker("a", "works", model=ScriptedModel(work))], supervisor=supervisor, timeout=100)
+    result = run_on_virtual_time(team, "Do it.")
+    assert (result.ending, len(model.requests), result.spent.micros) == ("complete", 1, PRICE)
+    assert result.entries[-1].at - result.entries[0].at == pytest.approx(90, abs=1)

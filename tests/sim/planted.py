@@ -637,8 +637,8 @@ BUGS = (
     Bug(
         "the deadline does not stop anybody",
         "engine/fold.py",
-        "    state.time_up = True\n    _stop_all(state)\n",
-        "    state.time_up = True\n",
+        '    _stop_all(state, but="answer" if goes_on else "")\n    for progress',
+        "    for progress",
     ),
     Bug(
         "a question can be answered after the deadline",

@@ -425,7 +425,9 @@ def _run_resumed(state: RunState, _event: ev.RunResumed) -> None:
 
 def _time_ran_out(state: RunState, _event: ev.TimeRanOut) -> None:
     state.time_up = True
-    _stop_all(state)
+    # an answer that waits for no task goes on: it would only be written anew
+    goes_on = state.answering.is_open and not state.unsettled
+    _stop_all(state, but="answer" if goes_on else "")
     for progress in state.tasks.values():
         if progress.settled:
             continue
@@ -498,8 +500,11 @@ def _attempt_stopped(state: RunState, event: ev.AttemptStopped) -> None:
     progress.gaps_inside += event.gaps
 
 
-def _stop_all(state: RunState) -> None:
+def _stop_all(state: RunState, *, but: str = "") -> None:
+    """Stop all work under way but that of one kind."""
     for work in list(state.owing):
+        if work.kind == but:
+            continue
         if work.kind == "attempt":
             progress = state.tasks[work.task]
             _await_nested_end(state, progress)
