@@ -6,7 +6,7 @@ import pytest
 
 from chargehand.agents.result import Result
 from chargehand.agents.roles import Supervisor, Worker
-from chargehand.agents.strategies import Broadcast, Dynamic, Loop, RoundRobin, Strategy
+from chargehand.agents.strategies import Broadcast, Dynamic, Loop, RoundRobin, Route, Strategy
 from chargehand.agents.strategies.chat import says_token
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
@@ -493,3 +493,19 @@ async def test_without_an_answer_every_turn_is_shown_as_it_came(strategy: Strate
     made, _ = turns(strategy, "merge", Failure("logic", "no answer today", permanent=True))
     found = await made.run("What is the capital?")
     assert str(found.answer).startswith("Paris\n\nLyon\n\nThese are the results as they came")
+
+
+# --- a plan that a person rejects
+
+
+@pytest.mark.parametrize("strategy", [Broadcast(), RoundRobin(), Route(router="rules", rules={"ferry": "ann"})])
+async def test_a_rejected_plan_of_a_strategy_without_a_planner_ends_the_run_with_the_reason(
+    strategy: Strategy,
+) -> None:
+    lead = Supervisor(model=voices(), strategy=strategy)
+    made = Team(THREE, supervisor=lead, policy=Policy(approve=True), journal=MemoryJournal())
+    asked = await made.run(GOAL, run="r")
+    assert asked.question is not None
+    found = await made.resume("r", ev.InputAnswered(asked.question.number, "reject", feedback="Only ann, please."))
+    assert (found.ending, found.reason, found.results) == ("failed", "no_plan", {})
+    assert "this strategy proposes no other: Only ann, please." in str(found.answer)

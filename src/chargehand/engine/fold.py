@@ -253,6 +253,8 @@ def _tasks_added(state: RunState, event: ev.TasksAdded) -> None:
     state.unserved = dict.fromkeys((*state.unserved, *event.unserved), state.round) | state.unserved
     if event.tasks:
         state.approved = not state.requested.policy.approve
+    elif event.done and all(progress.round != state.round for progress in state.tasks.values()):
+        state.approved = True  # what is left was approved before
     _add(state, event.tasks)
 
 

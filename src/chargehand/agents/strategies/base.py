@@ -34,6 +34,15 @@ def close_plan(lead: Lead, used: Amount | None = NOTHING) -> Proposal:
     return Proposal((), lead.combine or "merge", used=used)
 
 
+def end_if_rejected(lead: Lead, brief: Brief) -> Proposal | None:
+    """Return the end of a plan that a person rejected, for a strategy that would propose the same again; else None."""
+    reason = next((finding.message for finding in brief.findings if finding.code == "rejected_by_person"), "")
+    if not reason:
+        return None
+    text = f"The plan was rejected, and this strategy proposes no other: {reason}"
+    return Proposal((), lead.combine or "merge", used=NOTHING, unserved=(text,))
+
+
 def free_id(tasks: Sequence[Task]) -> str:
     """An id for the next task that none has."""
     taken = {task.id for task in tasks}

@@ -28,7 +28,7 @@ from chargehand.agents.routing.decision import (
 )
 from chargehand.agents.routing.words import Lexicon, by_rules, by_tags, by_words, worker_texts
 from chargehand.agents.shape import choice_schema, encode_schema, one_line, read_reply, sent_back, text_schema
-from chargehand.agents.strategies.base import StrategyBase, free_id
+from chargehand.agents.strategies.base import StrategyBase, end_if_rejected, free_id
 from chargehand.agents.supervision import Lead, ModelQuestion, SupervisorCalls, card_line
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.facts import RouteChosen
@@ -95,6 +95,8 @@ class Route(StrategyBase, frozen=True, tag="route"):
             cards = await with_confirmed(cards, store)
         calls = SupervisorCalls(lead, context)
         decision = await decide(self, lead, calls, brief, cards)
+        if decision.router not in ("model", "hybrid") and (rejected := end_if_rejected(lead, brief)):
+            return rejected
         load = context.worker_loads()
         decision = decision if decision.router == "rules" else shift_by_load(decision, load)
         names, reason = _choose_workers(self, decision, had, load)
