@@ -19,7 +19,7 @@ from chargehand.engine.events import NotedFact
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task, TaskId
-from chargehand.engine.policy import Policy, Retry
+from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.engine.state import Work
 from chargehand.errors import Invalid
 from chargehand.journal.memory import MemoryJournal
@@ -343,3 +343,12 @@ def test_a_confidence_is_read_however_it_is_written(written: object, meant: floa
 def test_a_confidence_that_is_no_number_is_sent_back(written: str) -> None:
     with pytest.raises(Invalid, match="it is a number from 0 to 1"):
         read_decision(json.dumps({"primary": "smith", "confidence": written}), ["smith"])
+
+
+async def test_a_request_that_a_second_decision_serves_is_not_told_as_refused() -> None:
+    lead = ScriptedModel([says(None), says("smith")])
+    workers = [Worker(name, "answers", model=ScriptedModel(["Done."], repeat=True)) for name in ("smith", "baker")]
+    supervisor = Supervisor(model=lead, strategy=Route(router="model"))
+    policy = Policy(limits=Limits(replans=1))
+    result = await Team(workers, supervisor=supervisor, policy=policy, journal=MemoryJournal()).run("Do it.")
+    assert (result.ending, result.answer, result.gaps) == ("complete", "Done.", ())

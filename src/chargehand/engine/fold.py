@@ -250,6 +250,8 @@ def _tasks_added(state: RunState, event: ev.TasksAdded) -> None:
     state.combine = event.combine or state.combine
     state.loop = event.loop or state.loop
     state.fallback = event.fallback or state.fallback
+    if event.tasks and not state.tasks and state.replans:  # the first round refused the request, and this one serves it
+        state.unserved = {text: number for text, number in state.unserved.items() if number == state.round}
     state.unserved = dict.fromkeys((*state.unserved, *event.unserved), state.round) | state.unserved
     if event.tasks:
         state.approved = not state.requested.policy.approve
