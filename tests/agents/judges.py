@@ -15,7 +15,7 @@ from chargehand.engine.plan import Task
 from chargehand.engine.state import TextKind
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
-from chargehand.runtime.executor import Claim, Done, NestedRequest, NestedRun, PromptMessage, Where
+from chargehand.runtime.executor import Claim, Done, KeptReply, NestedRequest, NestedRun, PromptMessage, Where
 from chargehand.runtime.load import WorkerLoad
 
 _Shape = TypeVar("_Shape")
@@ -89,9 +89,19 @@ class Desk:
         return nullcontext(1)
 
     def record_call(
-        self, model: str, seconds: float, tokens: Mapping[str, int], used: Amount | None, call: int = 0
+        self,
+        model: str,
+        seconds: float,
+        tokens: Mapping[str, int],
+        used: Amount | None,
+        call: int = 0,
+        expected: Amount | None = None,
+        kept: KeptReply | None = None,
     ) -> None:
         pass
+
+    def recorded_reply(self, request: str) -> str | None:
+        return None
 
     def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         self.prompts.append(messages)

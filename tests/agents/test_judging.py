@@ -4,25 +4,30 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from chargehand.agents.audit.contradictions import find_contradictions, read_yes_or_no
-from chargehand.agents.judge import ballot, rule, ruling_schema, select
+from chargehand.agents.judge import ballot, rule, ruling_schema, select, vote
 from chargehand.agents.result import Result
-from chargehand.agents.roles import Worker
+from chargehand.agents.roles import Supervisor, Worker
+from chargehand.agents.strategies import Broadcast
 from chargehand.agents.writer import Piece, WriterCalls, join_pieces, reduce_results
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount
 from chargehand.engine.facts import Contradiction
 from chargehand.engine.failure import Failure
 from chargehand.engine.json_schema import problems
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.demo.model import DemoModel
 from chargehand.models.local import LocalModel, pull
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Answering, Given, Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
+from chargehand.team import Team
 from tests.agents.crowd import FREE, call, calls, model, of_kind, plan, team
 from tests.agents.judges import Desk, writer
 
@@ -90,7 +95,7 @@ async def test_the_selected_result_is_handed_through_word_for_word_with_the_reas
 
 
 @pytest.mark.parametrize(
-    "reply", ["I like the second.", "[1]", ruled(why="x", winner="t9"), ruled(why="x"), "", ruled(why="x", winner=None)]
+    "reply", ["I like the second.", "[1]", ruled(why="x", winner="t9"), ruled(why="x", winner=""), ""]
 )
 async def test_a_ruling_nobody_can_read_leaves_the_first_and_says_so(reply: str) -> None:
     found = await run(judge(reply), ["one", "two", "three"], "select")
@@ -98,6 +103,40 @@ async def test_a_ruling_nobody_can_read_leaves_the_first_and_says_so(reply: str)
     assert str(found.answer).startswith("one\n\n")
     assert "could not be read, so this is the first that succeeded" in str(found.answer)
     assert (answer_written(found).chosen, answer_written(found).judged) == ("t1", False)
+
+
+async def test_a_judge_that_chooses_none_is_told_as_such() -> None:
+    found = await run(judge(ruled(why="None counts the cellar.", winner=None)), ["one", "two"], "select")
+    assert str(found.answer) == (
+        "one\n\nChosen from 2 results: [t1]. The judge chose none of them (None counts the cellar),"
+        " so this is the first that succeeded."
+    )
+
+
+@pytest.mark.parametrize("combine", ["select", "vote"])
+@pytest.mark.parametrize(("count", "calls"), [(12, 1), (13, 3), (20, 3), (150, 16)])
+async def test_more_results_than_a_judge_reads_at_once_are_judged_in_rounds(
+    combine: Literal["select", "vote"], count: int, calls: int
+) -> None:
+    def best(request: Request) -> Line:
+        assert isinstance(request.subject, Judging)
+        assert len(request.subject.results) <= 12
+        return ruled(why="It is best.", winner=max(request.subject.results, key=lambda each: int(str(each.value))).task)
+
+    results = [Given(f"t{number}", "?", f"w{number}", str(number * 7919 % count)) for number in range(count)]
+    judges = ScriptedModel(best, card=FREE)
+    choice = await {"select": select, "vote": vote}[combine](WriterCalls(writer(judges), Desk()), "?", results)
+    assert choice.result.value == str(count - 1)
+    assert len(judges.requests) == calls
+
+
+async def test_a_group_without_a_ruling_is_named() -> None:
+    replies = iter(["no ruling", ruled(why="It is best.", winner="t1"), ruled(why="It is best.", winner="t1")])
+    judges = ScriptedModel(lambda _: next(replies), card=FREE)
+    results = [Given(f"t{number}", "?", "w", f"text {number}") for number in range(13)]
+    choice = await select(WriterCalls(writer(judges), Desk()), "?", results)
+    assert choice.result.task == "t1"
+    assert "There was no ruling on [t0], [t2], [t4]" in choice.why
 
 
 @pytest.mark.parametrize("winner", ["t2", "[t2]", "task t2", " t2 "])
@@ -138,8 +177,13 @@ async def test_the_demo_model_selects_what_speaks_to_the_request() -> None:
     [
         ("12", "12."),
         ("There are 12.", "12"),
-        ("1,200 EUR", "1200 EUR"),
+        ("The answer is 12 EUR.", "12 EUR"),
+        ("1,200,000 EUR", "1200000 EUR"),
         ("Yes.", "yes, it is"),
+        ("**Paris**", '"Paris."'),
+        ("Take  road A.", "Take road A"),
+        ({"text": "Paris."}, "Paris"),
+        ({"town": "Paris", "road": "A"}, {"road": "A", "town": "Paris"}),
         ("Blue", "blue."),
         (True, "Yes"),
     ],
@@ -148,7 +192,38 @@ def test_results_that_say_the_same_vote_for_the_same(one: object, other: object)
     assert ballot(one) == ballot(other)
 
 
-@pytest.mark.parametrize(("one", "other"), [("12", "13"), ("12 kg", "12 g"), ("Yes.", "No."), ("blue", "red")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("12", "13"),
+        ("12 kg", "12 g"),
+        ("Yes.", "No."),
+        ("blue", "red"),
+        ("-5", "5"),
+        ("+1", "-1"),
+        ("$5", "€5"),
+        ("$5k", "$5M"),
+        ("5 mW", "5 MW"),
+        ("C++", "C#"),
+        ("No. 7", "No. 3"),
+        ("Yes, take road A.", "Yes, take road B."),
+        ("Yes, it is.", "Yes, it is not."),
+        ("✓", "✗"),
+        ("5 < 3", "5 > 3"),
+        ("5!", "5"),
+        ("_id", "id"),
+        ("*p", "p"),
+        ("1,000", "1.000"),
+        ("Python 3.10", "Python 3.1"),
+        ("Ann owes Bob 5 euros", "Bob owes Ann 5 euros"),
+        ("-5 to -3", "5 to 3"),
+        ("- Ann\n- Bob and Eve", "- Ann and\n- Bob Eve"),
+        ("Ann\nBob Eve", "Ann Bob\nEve"),
+        ("The total is 12 of 20 boats", "12 of 20 boats were lost"),
+        ({"text": "Approve it.", "amount": 5}, {"text": "Approve it.", "amount": 500}),
+        ({"town": "Paris"}, {"town": "Lyon"}),
+    ],
+)
 def test_results_that_say_otherwise_do_not(one: object, other: object) -> None:
     assert ballot(one) != ballot(other)
 
@@ -167,6 +242,61 @@ async def test_a_vote_without_a_majority_goes_to_the_judge() -> None:
     assert str(found.answer).startswith("It looks blue to me.\n\nUndecided by count (no two of 3 results are the same)")
     assert "2 of 3 say the same, as the judge reads them. Why: Two see blue." in str(found.answer)
     assert len(judges.requests) == 1
+
+
+async def test_a_worker_that_steps_in_for_another_votes_once() -> None:
+    dead = ScriptedModel([Failure("logic", "no", permanent=True)], repeat=True)
+    workers = [Worker("a", "reads", model=dead, fallbacks=["b"])]
+    said = {"b": "Lyon", "c": "Paris", "d": "Paris"}
+    workers += [Worker(name, "reads", model=ScriptedModel([text], repeat=True)) for name, text in said.items()]
+    lead = Supervisor(model=ScriptedModel([]), strategy=Broadcast(), combine="vote")
+    result = await Team(workers, supervisor=lead).run("Which town?")
+    assert str(result.answer) == (
+        "Paris\n\n2 of 3 results agree: [t3], [t4].\n- [t2] says: Lyon\n"
+        "- [t1] is not counted: b stepped in for it and votes once"
+    )
+
+
+async def test_each_sample_is_served_by_a_cached_result_of_its_own() -> None:
+    said = iter(["Lyon", "Paris", "Nice", "Rome"])
+    worker = Worker("a", "reads", model=ScriptedModel(lambda _: next(said)))
+
+    def samples(count: int) -> Supervisor:
+        tasks = tuple(Task(TaskId(f"t{number}"), "Name the town.", "a") for number in range(count))
+        return Supervisor(model=judge(ruled(why="So it is.", winner="t1")), plan=Plan(tasks, "vote"))
+
+    journal = MemoryJournal()
+    first = await Team([worker], supervisor=samples(3), cache=600, journal=journal).run("Which town?")
+    again = await Team([worker], supervisor=samples(4), cache=600, journal=journal).run("Which town?")
+    assert again.results == {**first.results, "t3": {"text": "Rome"}}
+    assert "no two of 4 results are the same" in str(again.answer)
+
+
+# --- long results
+
+
+def long_text(lines: int) -> str:
+    return "START\n" + "Nothing to report from the pump.\n" * lines + "RECALL: it leaks gas."
+
+
+@pytest.mark.parametrize("combine", ["merge", "reduce", "select", "vote"])
+@pytest.mark.parametrize(("window", "is_read"), [(1_000_000, True), (8_000, False)])
+async def test_long_results_are_read_whole_or_the_answer_says_that_they_were_not(
+    combine: str, window: int, is_read: bool
+) -> None:
+    read: list[str] = []
+
+    def script(request: Request) -> Line:
+        read.append(request.messages[-1].text)
+        return ruled(why="So it is.", winner="t2") if isinstance(request.subject, Judging) else "All quiet."
+
+    card = ModelCard("judge", window=window, micros_in=0.0, micros_out=0.0)
+    found = await run(ScriptedModel(script, card=card), [long_text(9000), "All quiet."], combine)
+    in_whole = any("RECALL" in text and "START" in text for text in read)
+    assert in_whole == is_read
+    is_told = "Not all of the results were read: the judge read only the beginning of t1." in str(found.answer)
+    assert is_told == (not is_read and combine in ("select", "vote"))
+    assert is_told or any("RECALL" in text for text in read), "what does not fit is shortened in pieces"
 
 
 # --- contradictions
@@ -225,6 +355,34 @@ def test_yes_and_no_to_one_question_are_a_contradiction() -> None:
 )
 def test_what_may_be_about_something_else_is_none(one: Given, other: Given) -> None:
     assert find_contradictions([one, other]) == ()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "values"),
+    [
+        ("The balance is -5 euros.", "The balance is 5 euros.", ("-5 eur", "5 eur")),
+        ("The balance is -$5.", "The balance is $5.", ("-5 usd", "5 usd")),
+        ("The price is $5.", "The price is €5.", ("5 usd", "5 eur")),
+        ("The price is $5k.", "The price is $5M.", ("5k usd", "5M usd")),
+        ("The cost is 5 million euros.", "The cost is 5 billion euros.", ("5 million", "5 billion")),
+    ],
+)
+def test_a_sign_a_currency_and_a_scale_are_part_of_a_value(one: str, other: str, values: tuple[str, str]) -> None:
+    (found,) = find_contradictions([given("t1", one), given("t2", other)])
+    assert tuple(value for _, value in found.values) == values
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The price is $5k.", "The price is $5,000."),
+        ("The cost is 5 million euros.", "The cost is 5,000,000 euros."),
+        ("The price is 5.", "The price is $5."),
+        ("The mast is 5 m high.", "The mast is 5 m high."),
+    ],
+)
+def test_the_same_value_in_other_words_is_no_contradiction(one: str, other: str) -> None:
+    assert find_contradictions([given("t1", one), given("t2", other)]) == ()
 
 
 def test_a_result_that_was_made_from_another_may_correct_it() -> None:

@@ -391,3 +391,11 @@ def test_every_worker_is_shown_even_if_all_say_more_than_fits() -> None:
     lines = said["replies"]
     assert isinstance(lines, list)
     assert len(lines) == 302  # pyright: ignore[reportUnknownArgumentType] - any JSON
+
+
+def test_replies_are_walked_in_order_and_found_by_name() -> None:
+    replies = Replies(replies=(WorkerReply("ann", "answered", "Yes."), WorkerReply("bob", "answered", "No.")))
+    assert [reply.worker for reply in replies] == ["ann", "bob"]
+    assert replies["bob"].text == "No."
+    with pytest.raises(KeyError, match="zoe"):
+        replies["zoe"]

@@ -112,7 +112,8 @@ def test_tags_are_found_as_words_and_a_rare_one_tells_more() -> None:
     found = by_tags("Get the data on the sales figure", cards)
     assert (found.worker, found.second) == ("a", "b")
     assert found.confidence == pytest.approx(0.75)
-    assert by_tags("Get the data", cards).confidence == 0.5, "it is not clear who"
+    assert by_tags("Get the data", cards).confidence == 1.0, "both fit as well, for the same tag"
+    assert by_tags("Get data on art", cards).confidence == 0.5, "it is not clear who: they fit for other tags"
     assert by_tags("Sing of database artists", cards).worker is None
 
 
@@ -337,6 +338,15 @@ def test_otherwise_it_stays_with_the_first(second: str | None, share: float, loa
     assert shift_by_load(found, load) is found
 
 
+@pytest.mark.parametrize("count", [2, 3, 5])
+async def test_equal_workers_are_as_sure_as_one_and_the_less_busy_gets_it(count: int) -> None:
+    pool = [WorkerCard(f"desk{number}", "answers questions about invoices", ("invoices",)) for number in range(count)]
+    cards = [*pool, WorkerCard("pumps", "repairs pumps", ("pumps",))]
+    for found in (by_tags("My invoices are wrong", cards), await by_words("My invoices are wrong", cards)):
+        assert found.confidence >= LEAST[found.router]
+        assert shift_by_load(found, {"desk0": WorkerLoad(3)}).worker == "desk1"
+
+
 # --- the model
 
 
@@ -344,7 +354,7 @@ def test_a_reply_is_read_and_bounded() -> None:
     found = read_decision('{"primary": "a", "secondary": "b", "confidence": 7, "reason": "x"}', ("a", "b"))
     assert (found.worker, found.second, found.confidence, found.why) == ("a", "b", 1.0, "x")
     assert read_decision('{"primary": null}', ("a",)).worker is None
-    assert read_decision('{"primary": "a", "secondary": "a", "confidence": "high"}', ("a",)).second is None
+    assert read_decision('{"primary": "a", "secondary": "a", "confidence": "0.9"}', ("a",)).second is None
 
 
 @pytest.mark.parametrize("text", ['{"primary": "zoe"}', "[]", "{}", "to ann, I think", '{"primary": 3}'])

@@ -11,7 +11,7 @@ from chargehand.agents.prompts import Prompts
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.spending import Spending
 from chargehand.agents.strategies import Route
-from chargehand.agents.strategies.route import check_route
+from chargehand.agents.strategies.route import check_route, read_decision
 from chargehand.agents.supervision import Lead
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
@@ -19,7 +19,7 @@ from chargehand.engine.events import NotedFact
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task, TaskId
-from chargehand.engine.policy import Policy, Retry
+from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.engine.state import Work
 from chargehand.errors import Invalid
 from chargehand.journal.memory import MemoryJournal
@@ -29,7 +29,7 @@ from chargehand.models.messages import Message, Request, Settings, Usage
 from chargehand.models.model import Model, ModelCard
 from chargehand.models.request_facts import Answering, Routing, WorkerCard, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.executor import Proposal, WorkFailed
+from chargehand.runtime.executor import KeptReply, Proposal, WorkFailed
 from chargehand.runtime.load import WorkerLoad
 from chargehand.team import Team
 from tests.agents.crowd import FREE, of_kind
@@ -65,9 +65,19 @@ class Notes:
         return nullcontext(1)
 
     def record_call(
-        self, model: str, seconds: float, tokens: Mapping[str, int], used: Amount | None, call: int = 0
+        self,
+        model: str,
+        seconds: float,
+        tokens: Mapping[str, int],
+        used: Amount | None,
+        call: int = 0,
+        expected: Amount | None = None,
+        kept: KeptReply | None = None,
     ) -> None:
         pass
+
+    def recorded_reply(self, request: str) -> str | None:
+        return None
 
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
         self.told.append(messages)
@@ -316,3 +326,29 @@ async def test_a_router_nobody_can_reach_leaves_strange_requests_to_the_generali
     assert [one.worker for one in found.plan.tasks] == ["helper"]
     assert found.ending == "partial"
     assert "no plan could be made (the line is dead): helper was given the whole request" in str(found.answer)
+
+
+# --- how sure a model is, as it writes it
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [(0.1, 0.1), ("0.1", 0.1), ("10%", 0.1), (" 90 % ", 0.9), (7, 1.0), (None, 0.5)]
+)
+def test_a_confidence_is_read_however_it_is_written(written: object, meant: float) -> None:
+    decision = read_decision(json.dumps({"primary": "smith", "confidence": written}), ["smith"])
+    assert decision.confidence == pytest.approx(meant)
+
+
+@pytest.mark.parametrize("written", ["high", "", "nan"])
+def test_a_confidence_that_is_no_number_is_sent_back(written: str) -> None:
+    with pytest.raises(Invalid, match="it is a number from 0 to 1"):
+        read_decision(json.dumps({"primary": "smith", "confidence": written}), ["smith"])
+
+
+async def test_a_request_that_a_second_decision_serves_is_not_told_as_refused() -> None:
+    lead = ScriptedModel([says(None), says("smith")])
+    workers = [Worker(name, "answers", model=ScriptedModel(["Done."], repeat=True)) for name in ("smith", "baker")]
+    supervisor = Supervisor(model=lead, strategy=Route(router="model"))
+    policy = Policy(limits=Limits(replans=1))
+    result = await Team(workers, supervisor=supervisor, policy=policy, journal=MemoryJournal()).run("Do it.")
+    assert (result.ending, result.answer, result.gaps) == ("complete", "Done.", ())

@@ -6,7 +6,7 @@ import pytest
 
 from chargehand.agents.result import Result
 from chargehand.agents.roles import Supervisor, Worker
-from chargehand.agents.strategies import Broadcast, Dynamic, RoundRobin, Strategy
+from chargehand.agents.strategies import Broadcast, Dynamic, Loop, RoundRobin, Route, Strategy
 from chargehand.agents.strategies.chat import says_token
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
@@ -16,7 +16,7 @@ from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import PlanInvalid
 from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
-from chargehand.models.request_facts import Answering, Speaking, Working
+from chargehand.models.request_facts import Answering, Judging, ProgressLedger, Speaking, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.team import Team
 from chargehand.tools.tool import tool
@@ -437,3 +437,75 @@ async def test_a_talk_resumed_after_any_entry_is_the_same_and_pays_for_nothing_t
         paid = sum(len(of_kind(written, kind)) for kind in kinds)
         paid += len(of_kind(written, ev.TasksAdded)) if isinstance(strategy, Dynamic) else 0
         assert len(again.requests) == len(model.requests) - paid, at
+
+
+# --- one answer from several turns
+
+
+BY_TURN = {"ann": "Paris", "bob": "Paris", "eve": "Lyon"}
+
+
+def turns(strategy: Strategy, combine: Combine, answer: Line = "never asked") -> tuple[Team, list[Judging]]:
+    judged: list[Judging] = []
+
+    def script(request: Request) -> Line:
+        match request.subject:
+            case Working() as subject:
+                return BY_TURN[subject.worker.name]
+            case Speaking() as subject:
+                return chooses(list(BY_TURN)[len(subject.said)])
+            case ProgressLedger() as subject:
+                at = len(subject.tasks)
+                done = at == len(BY_TURN)
+                return json.dumps({"done": done, "next": list(BY_TURN)[min(at, 2)], "instruction": f"Try {at}."})
+            case Judging() as subject:
+                judged.append(subject)
+                return json.dumps({"why": "So it is.", "winner": subject.results[0].task})
+            case _:
+                return answer
+
+    model = ScriptedModel(script, usage=Usage(10, 5), micros=7, card=FREE)
+    lead = Supervisor(model=model, strategy=strategy, combine=combine)
+    return Team(THREE, supervisor=lead, policy=QUICK, journal=MemoryJournal()), judged
+
+
+ALL_TURNS = [Broadcast(), RoundRobin(), Dynamic(max_turns=3), Loop(max_turns=5)]
+
+
+@pytest.mark.parametrize("strategy", ALL_TURNS)
+async def test_every_turn_of_a_talk_votes(strategy: Strategy) -> None:
+    made, judged = turns(strategy, "vote")
+    found = await made.run("What is the capital?")
+    assert str(found.answer) == "Paris\n\n2 of 3 results agree: [t1], [t2].\n- [t3] says: Lyon"
+    assert judged == []
+
+
+@pytest.mark.parametrize("strategy", ALL_TURNS)
+async def test_every_turn_of_a_talk_can_be_selected(strategy: Strategy) -> None:
+    made, judged = turns(strategy, "select")
+    found = await made.run("What is the capital?")
+    assert str(found.answer).startswith("Paris\n\nChosen from 3 results, of which 2 differ: [t1].")
+    assert [[given.task for given in subject.results] for subject in judged] == [["t1", "t3"]]
+
+
+@pytest.mark.parametrize("strategy", ALL_TURNS)
+async def test_without_an_answer_every_turn_is_shown_as_it_came(strategy: Strategy) -> None:
+    made, _ = turns(strategy, "merge", Failure("logic", "no answer today", permanent=True))
+    found = await made.run("What is the capital?")
+    assert str(found.answer).startswith("Paris\n\nLyon\n\nThese are the results as they came")
+
+
+# --- a plan that a person rejects
+
+
+@pytest.mark.parametrize("strategy", [Broadcast(), RoundRobin(), Route(router="rules", rules={"ferry": "ann"})])
+async def test_a_rejected_plan_of_a_strategy_without_a_planner_ends_the_run_with_the_reason(
+    strategy: Strategy,
+) -> None:
+    lead = Supervisor(model=voices(), strategy=strategy)
+    made = Team(THREE, supervisor=lead, policy=Policy(approve=True), journal=MemoryJournal())
+    asked = await made.run(GOAL, run="r")
+    assert asked.question is not None
+    found = await made.resume("r", ev.InputAnswered(asked.question.number, "reject", feedback="Only ann, please."))
+    assert (found.ending, found.reason, found.results) == ("failed", "no_plan", {})
+    assert "this strategy proposes no other: Only ann, please." in str(found.answer)

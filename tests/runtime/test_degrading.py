@@ -293,12 +293,12 @@ async def test_without_a_model_for_the_answer_the_results_are_shown_as_they_are(
     )
 
 
-async def test_of_results_that_others_worked_from_only_the_last_is_shown() -> None:
+async def test_without_an_answer_all_results_it_would_have_been_written_from_are_shown() -> None:
     chain = plan(("Count the apples in the cellar.", "ann", []), ("Write a letter about that.", "bob", ["t1"]))
     found = await Team([ANN, BOB], supervisor=Supervisor(model=good(plans=[chain]), judge=dead()), policy=FAST).run(
         GOAL
     )
-    assert str(found.answer).startswith("Dear customers, yours.\n\nThese are the results")
+    assert str(found.answer).startswith("There are 7 apples.\n\nDear customers, yours.\n\nThese are the results")
 
 
 def test_an_answer_that_never_comes_is_not_waited_for_beyond_the_deadline() -> None:
@@ -334,14 +334,15 @@ async def test_when_the_money_is_nearly_gone_what_it_bought_is_told(most: int) -
         [ANN, BOB], supervisor=Supervisor(model=good(plans=[BOTH])), budget=Budget(calls=most), policy=FAST
     ).run(GOAL)
     assert found.spent.calls <= most
-    assert len(found.results) == max(0, min(2, most - 1))
+    assert len(found.results) == max(0, min(2, most - 2)), "one call makes the plan, and one is kept for the answer"
     said = str(found.answer)
     if most == 4:
         assert ended(found) == ("complete", "done", 0)
         return
-    assert "Allow it more and run it again" in said
-    for result, words in (("t1", "There are 7 apples."), ("t2", "Dear customers, yours.")):
-        assert (words in said) is (result in found.results)
+    if most == 3:
+        assert (found.ending, said[:11]) == ("partial", "The answer ")
+    else:
+        assert "Allow it more and run it again" in said
     assert all(gap.task in said for gap in found.gaps)
     assert ended(found)[1:] == ("budget", 5), "also where only the answer could not be paid for"
 

@@ -383,7 +383,8 @@ def test_of_two_that_are_full_the_line_counts_unless_the_shorter_one_is_that_of_
     short = WorkerLoad(2, 2, queue=1, attempts=0)
     assert shift_by_load(tie, {"ann": long, "bob": short}).worker == "bob"
     assert shift_by_load(tie, {"ann": short, "bob": long}) is tie
-    assert shift_by_load(lead, {"ann": long, "bob": short}) is lead
+    assert shift_by_load(lead, {"ann": long, "bob": short}).worker == "bob"
+    assert shift_by_load(lead, {"ann": short, "bob": WorkerLoad(2, 2, queue=1)}) is lead
     assert shift_by_load(tie, {"ann": long, "bob": WorkerLoad(2, 2, 0.5, attempts=4)}) is tie
 
 

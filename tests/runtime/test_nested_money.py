@@ -221,5 +221,5 @@ def _replies(runs: Mapping[str, Sequence[ev.Entry]]) -> int:
     finished = {
         (run, event.task, event.attempt, event.step) for run, event in events if isinstance(event, ev.StepFinished)
     }
-    answers = [event for _, event in events if isinstance(event, ev.AnswerWritten) and event.used == USED]
+    answers = [event for _, event in events if isinstance(event, ev.ModelCalled) and event.used == USED]
     return len(models & finished) + len(answers)

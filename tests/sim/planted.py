@@ -252,7 +252,7 @@ BUGS = (
     Bug(
         "the floor is not kept for the answer",
         "engine/decide.py",
-        "covers(reserve, keep=floor):\n        cap =",
+        "covers(reserve, keep=keep):\n        cap =",
         "covers(reserve):\n        cap =",
     ),
     Bug(
@@ -637,8 +637,8 @@ BUGS = (
     Bug(
         "the deadline does not stop anybody",
         "engine/fold.py",
-        "    state.time_up = True\n    _stop_all(state)\n",
-        "    state.time_up = True\n",
+        '    _stop_all(state, but="answer" if goes_on else "")\n    for progress',
+        "    for progress",
     ),
     Bug(
         "a question can be answered after the deadline",

@@ -27,11 +27,10 @@ from chargehand.models.messages import Message, Reply, Request, new_nonce, wrap
 from chargehand.models.request_facts import Answering, Given
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.tools.calling import THREADS
-from chargehand.tools.tool import CAP, ToolFailed
+from chargehand.tools.tool import ToolFailed
 
 _MAX_SECONDS = 86400.0  # the run's own clock ends it long before
-_MAX_REDUCED = 16 * CAP  # bytes of each result where all of them are to be reduced
-_SHORTER = (8_000, 4_000, 2_000, 1_000)  # bytes of all results, if there is little money
+_SHORTER = (64_000, 32_000, 16_000, 8_000, 4_000, 2_000, 1_000)  # bytes of all results, if there is little money
 MISSING = "Not answered:"
 
 
@@ -112,11 +111,13 @@ async def _choose(
     """The result that is chosen, word for word, and what its figures rest on."""
     from chargehand.agents.judge import Choice, select, vote  # noqa: PLC0415 - as above
 
-    last = _last_results(results, brief.tasks)
+    last = results if calls.writer.takes_turns else _last_results(results, brief.tasks)
     choice = Choice(last[0])
     if len(last) > 1:
-        choose = select if brief.combine == "select" else vote
-        choice = await choose(calls, brief.goal, last)
+        if brief.combine == "select":
+            choice = await select(calls, brief.goal, last)
+        else:
+            choice = await vote(calls, brief.goal, last, _stand_ins(brief))
         calls.context.note(choice.why)
     chosen = choice.result
     if formatter is not None:
@@ -129,7 +130,7 @@ async def _choose(
     return Done(
         text,
         calls.total(),
-        sections=(*why, *gaps, *_report_results(brief, [chosen])),
+        sections=(*why, *gaps, *_unread_section(calls), *_report_results(brief, [chosen])),
         chosen=TaskId(chosen.task),
         judged=choice.judged,
         tracing=tracing or Tracing(),
@@ -163,17 +164,31 @@ async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given], for
     sections = gaps_section(written, brief.gaps)
     if cut:
         sections.append(AnswerSection("cut", f"This answer is not whole: {cut}."))
-    if calls.lost:
-        sections.append(AnswerSection("unread", f"Not all of the results were read: {'; '.join(calls.lost)}."))
     return Done(
         value,
         calls.total(),
-        sections=(*sections, *report.sections),
+        sections=(*sections, *_unread_section(calls), *report.sections),
         tracing=report.tracing,
         cut=cut,
         audit=report.audit,
         calls=caller_calls,
     )
+
+
+def _unread_section(calls: WriterCalls) -> list[AnswerSection]:
+    """What of the results was not read, in words; nothing where all of it was."""
+    lost = "; ".join(dict.fromkeys(calls.lost))
+    return [AnswerSection("unread", f"Not all of the results were read: {lost}.")] if lost else []
+
+
+def _stand_ins(brief: Brief) -> dict[str, str]:
+    """Return who did the tasks that were meant for other workers, by task."""
+    meant = {task.id: task.worker for task in brief.tasks}
+    return {
+        source.task: source.worker
+        for source in brief.inputs
+        if source.worker and meant.get(source.task, "") not in ("", source.worker)
+    }
 
 
 def _read_formatted(
@@ -202,8 +217,7 @@ async def _reserve_answer(
 
     writer = calls.writer
     nonce = new_nonce()
-    pieces = result_pieces(results, _MAX_REDUCED if brief.combine == "reduce" else CAP)
-    reduced = await reduce_results(calls, brief.goal, pieces, nonce)
+    reduced = await reduce_results(calls, brief.goal, result_pieces(results), nonce)
     # a refused call stands among the gaps of its result and among those of the run
     input_gaps = [gap for source in brief.inputs for gap in source.gaps if gap not in brief.gaps]
     gaps = [gap_text(gap, nonce) for gap in (*input_gaps, *brief.gaps)]

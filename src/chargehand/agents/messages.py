@@ -5,7 +5,7 @@ journaled, resumed, budgeted and traced like any other. One that a worker sends 
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Literal, TypeAlias, cast
 
@@ -81,7 +81,14 @@ class Replies(Struct, frozen=True):
     question: InputRequested | None = None
 
     def __getitem__(self, worker: str) -> WorkerReply:
-        return next(reply for reply in self.replies if reply.worker == worker)
+        """Return the reply of a worker; KeyError if it was not asked."""
+        for reply in self.replies:
+            if reply.worker == worker:
+                return reply
+        raise KeyError(worker)
+
+    def __iter__(self) -> Iterator[WorkerReply]:
+        return iter(self.replies)
 
 
 class WorkerMessage(Struct, frozen=True):

@@ -218,10 +218,15 @@ def fallback_answer(
 
 
 def _forward_results(state: RunState) -> str:
-    """The results that no other task worked from, as they are."""
+    """The results that the answer was to be made from, as they are: of `forward`, those that no other task worked from.
+
+    A result that a later one repeats word for word stands there once.
+    """
     values = {result.task: decode_value(result.value) for result in results(state) if result.value is not None}
-    last = last_tasks(list(values), [progress.task for progress in state.tasks.values()])
-    return "\n\n".join(result_text(values[TaskId(task)]) for task in last)
+    names: Sequence[str] = list(values)
+    if state.combine == "forward":
+        names = last_tasks(names, [progress.task for progress in state.tasks.values()])
+    return "\n\n".join(dict.fromkeys(result_text(values[TaskId(task)]) for task in names))
 
 
 def _explain_no_answer(

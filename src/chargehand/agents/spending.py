@@ -54,6 +54,7 @@ class Reservation:
         "_turn",
         "claim",
         "keeps_floor",
+        "kept_as",
         "models",
         "request",
     )
@@ -84,6 +85,8 @@ class Reservation:
         """What is reserved for it, once it is, where the budget is capped."""
         self.keeps_floor = False
         """It is a call of the supervisor that is not for the answer."""
+        self.kept_as = ""
+        """The hash of a request whose reply is kept until the supervisor's work is done; empty: it is not."""
 
     def make_claim(self) -> Claim:
         """Say what it takes, by what is known of its models now."""

@@ -16,7 +16,7 @@ from chargehand.agents.spending import Reservation, Spending, cut_off, too_expen
 from chargehand.engine.budget import NOTHING, Amount, CapReached
 from chargehand.engine.facts import CallsLost
 from chargehand.engine.failure import Failure
-from chargehand.engine.plan import Combine, Finding
+from chargehand.engine.plan import Combine, Finding, digest
 from chargehand.errors import Invalid
 from chargehand.memory.archives import Embedding
 from chargehand.models.messages import Message, Reply, Request, Settings, Usage
@@ -24,7 +24,7 @@ from chargehand.models.model import Hear, Model
 from chargehand.models.reply_limit import longer_limit
 from chargehand.models.request_facts import Subject, WorkerCard
 from chargehand.models.token_count import TokenRates
-from chargehand.runtime.executor import Claim, StepContext, WorkFailed
+from chargehand.runtime.executor import Claim, KeptReply, StepContext, WorkFailed
 from chargehand.tools.remember import MEMORY_SEARCHES
 from chargehand.tools.remember import NAMES as MEMORY_TOOLS
 
@@ -148,6 +148,8 @@ class ModelQuestion(Struct, frozen=True, gc=False, kw_only=True):
     """Nothing else is under way: if the budget does not cover it now, it never will."""
     extra: bool = False
     """It is asked beside the one question for which money is held in any case."""
+    keeps_reply: bool = False
+    """It is one of several for the same work: its reply is written when it comes, and not asked for again."""
     code: str = "not_an_answer"
     """The code of a finding about the reply."""
     place: str = "reply"
@@ -193,19 +195,33 @@ class SupervisorCalls:
         """
         request = question.request(self.role)
         handle = self.model.card.handle
-        self.context.prompt(handle, request.messages)
-        reservation = await self.hold(request, extra=question.extra, keeps_floor=question.extra)
-        if reservation is None:
-            raise too_expensive(question.purpose, self.cap, permanent=question.alone)
-        reply = await self.write(reservation, hear)
-        if cut := cut_off(reply):
-            words = "Your last reply was cut off because it was too long. Send a shorter one."
-            raise self.send_back("cut_off", "reply", words, problem=f"{handle}: {cut}")
+        kept_as = self.request_key(request, question.nonce) if question.keeps_reply else ""
+        text = self.recorded_reply(kept_as)
+        if text is None:
+            self.context.prompt(handle, request.messages)
+            reservation = await self.hold(request, extra=question.extra, keeps_floor=question.extra)
+            if reservation is None:
+                raise too_expensive(question.purpose, self.cap, permanent=question.alone)
+            reservation.kept_as = kept_as
+            reply = await self.write(reservation, hear)
+            if cut := cut_off(reply):
+                words = "Your last reply was cut off because it was too long. Send a shorter one."
+                raise self.send_back("cut_off", "reply", words, problem=f"{handle}: {cut}")
+            text = reply.text
         try:
-            return read(reply.text)
+            return read(text)
         except Invalid as error:
             message = f"{str(error)[:1].upper()}{str(error)[1:]}."
             raise self.send_back(question.code, question.place, message, problem=f"{handle}: {error}") from error
+
+    def request_key(self, request: Request, nonce: str) -> str:
+        """Return a hash of a request that is the same in every try: without the number of its envelopes."""
+        texts = [message.text for message in request.messages]
+        return digest(self.model.card.handle, *(text.replace(nonce, "") if nonce else text for text in texts))
+
+    def recorded_reply(self, kept_as: str) -> str | None:
+        """Return what was replied to a request when this work was begun before; None: it is to be asked."""
+        return self.context.recorded_reply(kept_as) if kept_as else None
 
     def send_back(self, code: str, place: str, message: str, problem: str = "") -> WorkFailed:
         """The failure of a reply that cannot be used, with a finding for the next try."""
@@ -258,6 +274,7 @@ class SupervisorCalls:
         again = await self.hold(request, extra=True, keeps_floor=reservation.keeps_floor, at_least=longer)
         if again is None or again.limit <= limit:
             return reply
+        again.kept_as = reservation.kept_as
         handle = self.model.card.handle
         self.context.note(f"{handle}: the reply was cut off at {limit:,} tokens and is asked for again with more")
         return await self._call(again, hear)
@@ -279,7 +296,8 @@ class SupervisorCalls:
     async def _call_and_settle(self, reservation: Reservation, held: Amount | None, hear: Hear | None) -> Reply:
         """Make a call and book what it used. One that is cut off costs what it is expected to use."""
         place = len(self._used)
-        self._used.append(None if held is None or reservation.claim is None else reservation.claim.expected)
+        expected = None if held is None or reservation.claim is None else reservation.claim.expected
+        self._used.append(expected)
         began = asyncio.get_running_loop().time()
         try:
             with self.context.model_call() as call:
@@ -288,14 +306,16 @@ class SupervisorCalls:
             self._used[place] = error.used
             raise WorkFailed(error.failure, self.total()) from error
         except asyncio.CancelledError:
-            if (expected := self._used[place]) is not None:
+            if expected is not None:
                 text = f"a call of {self.model.card.handle} was cut off; its cost is an estimate"
                 self.context.note(text, fact=CallsLost(expected))
             raise
         usage = reply.usage or Usage()
         seconds = asyncio.get_running_loop().time() - began
         handle = reply.model or self.model.card.handle
-        self.context.record_call(handle, seconds, structs.asdict(usage), used, call)
+        is_whole = reply.finish != "length" and bool(reply.text.strip())
+        kept = KeptReply(reservation.kept_as, reply.text) if reservation.kept_as and is_whole else None
+        self.context.record_call(handle, seconds, structs.asdict(usage), used, call, expected, kept)
         self._used[place] = held if used is None else used
         if used is not None:
             self.context.release((held or NOTHING).beyond(used))

@@ -257,6 +257,7 @@ class TeamSpec(Struct, frozen=True):
             own=combine if callable(combine) else None,
             reserve=lead.reserve,
             shared=lead.shared,
+            takes_turns=self.supervisor.plan is None and self.supervisor.strategy.takes_turns,
         )
 
     def _worker_models(self, worker: Worker) -> list[str | Model]:

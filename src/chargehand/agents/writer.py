@@ -10,7 +10,7 @@ from chargehand.agents.spending import Reservation
 from chargehand.agents.supervision import ASKER, SupervisorCalls, SupervisorRole
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine.budget import NOTHING
-from chargehand.models.messages import Message, Request, wrap
+from chargehand.models.messages import Message, Reply, Request, wrap
 from chargehand.models.request_facts import Given
 from chargehand.models.token_count import measure
 from chargehand.runtime.executor import StepContext
@@ -23,6 +23,8 @@ class Writer(SupervisorRole, kw_only=True):
 
     own: Callable[..., object] | None = None
     """A function that answers instead: it is given the goal, results and gaps."""
+    takes_turns: bool = False
+    """Each task is a turn that reads those before it: all of them are selected from and voted on, not only the last."""
 
 
 class WriterCalls(SupervisorCalls):
@@ -59,11 +61,9 @@ class Piece(Struct, frozen=True, gc=False):
     origin: str = ""
 
 
-def result_pieces(results: Sequence[Given], max_bytes: int) -> list[Piece]:
+def result_pieces(results: Sequence[Given]) -> list[Piece]:
     """Each result as a model reads it."""
-    return [
-        Piece(capped(value_text(result.value), max_bytes)[0], (result.task,), origin_of(result)) for result in results
-    ]
+    return [Piece(value_text(result.value), (result.task,), origin_of(result)) for result in results]
 
 
 def join_pieces(pieces: Sequence[Piece], nonce: str) -> str:
@@ -147,23 +147,33 @@ def cut_evenly(pieces: Sequence[Piece], size: int) -> list[Piece]:
 
 async def _shorten(calls: WriterCalls, goal: str, groups: Sequence[Sequence[Piece]], nonce: str) -> list[Piece] | None:
     """Each group as one shorter piece; None where the budget does not cover the calls for all of them."""
-    reserved: list[tuple[Reservation, tuple[str, ...]]] = []
+    reserved: list[tuple[Reservation | str, tuple[str, ...]]] = []
+    """For each group the call, or what was replied when it was made before; and its tasks."""
     for group in groups:
         tasks = tuple(dict.fromkeys(task for piece in group for task in piece.tasks))
         text = f"Request: {goal}\n\nFrom {', '.join(f'[{task}]' for task in tasks)}:\n{join_pieces(group, nonce)}"
         messages = (Message("system", calls.writer.prompts.text("reduce")), Message("user", text))
         request = Request(messages, settings=calls.writer.settings, asker=ASKER)
+        kept_as = calls.request_key(request, nonce)
+        if (recorded := calls.recorded_reply(kept_as)) is not None:
+            reserved.append((recorded, tasks))
+            continue
         reservation = await calls.hold(request, extra=True, at_most=_MAX_TOKENS)
         if reservation is None:
             for call, _ in reserved:
-                calls.context.release(call.claim.held if call.claim is not None else NOTHING)
+                held = None if isinstance(call, str) else call.claim
+                calls.context.release(NOTHING if held is None else held.held)
             return None
+        reservation.kept_as = kept_as
         reserved.append((reservation, tasks))
     gate = asyncio.Semaphore(_CONCURRENCY)
 
-    async def shorten(reservation: Reservation, tasks: tuple[str, ...]) -> Piece:
-        async with gate:
-            reply = await calls.write(reservation)
+    async def shorten(reservation: Reservation | str, tasks: tuple[str, ...]) -> Piece:
+        if isinstance(reservation, str):
+            reply = Reply(reservation)
+        else:
+            async with gate:
+                reply = await calls.write(reservation)
         short = reply.text.strip()
         if reply.finish == "length":
             calls.lose(f"what is left of {', '.join(tasks)} was cut off while it was shortened")

@@ -247,7 +247,7 @@ def _refinement(state: RunState, progress: Progress, now: Instant) -> ev.Event |
     reserve = state.requested.roster.supervision
     if not policy.refine or progress.refined >= progress.failures:
         return None
-    if not state.ledger.covers(reserve, keep=state.requested.budget.floor):
+    if not state.ledger.covers(reserve, keep=state.answer_reserve):
         return None  # a plain retry is better than none
     until = min(now + policy.supervision, work_until(state))
     return ev.SupervisionStarted("refine", progress.failures, until, progress.task.id, reserve=_reservation(reserve))
@@ -280,7 +280,7 @@ def _starts(state: RunState, now: Instant, last: Instant) -> list[ev.Event]:
     while fronts and len(events) < free:
         (_, order), number = fronts[0]
         progress = state.ordered[order]
-        event = _instead_of_start(state, progress) if state.offers or state.refused or progress.redo else None
+        event = _instead_of_start(state, progress, events) if state.offers or state.refused or progress.redo else None
         event = event or _start(state, progress, queues[number], starting, now, last)
         if event is None:
             heappop(fronts)  # no worker of this queue is free
@@ -319,9 +319,9 @@ def _advance(fronts: list[tuple[_Entry, int]], walk: Iterator[_Entry]) -> None:
         heapreplace(fronts, (entry, fronts[0][1]))
 
 
-def _instead_of_start(state: RunState, progress: Progress) -> ev.Event | None:
-    """What becomes of a ready task for which no attempt is started; None: one may be."""
-    event = _reuse(state, progress) if state.offers else None
+def _instead_of_start(state: RunState, progress: Progress, before: Sequence[ev.Event]) -> ev.Event | None:
+    """What becomes of a ready task for which no attempt is started; None: one may be. `before` is decided already."""
+    event = _reuse(state, progress, before) if state.offers else None
     if event is None and state.refused:
         event = _refused(state, progress)
     if event is None and progress.redo:
@@ -329,11 +329,14 @@ def _instead_of_start(state: RunState, progress: Progress) -> ev.Event | None:
     return event
 
 
-def _reuse(state: RunState, progress: Progress) -> ev.Event | None:
+def _reuse(state: RunState, progress: Progress, before: Sequence[ev.Event]) -> ev.Event | None:
+    """The use of a result that is offered, preferably to the task of that name: each serves one task."""
     key = key_of(state, progress)
-    if key not in state.offers:
+    used = {(event.run, event.source) for event in before if isinstance(event, ev.ResultReused) and event.key == key}
+    offered = [(run, offer) for run, offer in state.offers.get(key, ()) if (run, offer.task) not in used]
+    if not offered:
         return None
-    run, offer = state.offers[key]
+    run, offer = next((each for each in offered if each[1].task == progress.task.id), offered[0])
     return ev.ResultReused(
         task=progress.task.id,
         key=key,
@@ -377,9 +380,9 @@ def _start(
         return None
     agent, probes = choice
     reserve = NOTHING if progress.carried else agent.estimate  # a nested run that is resumed has its money
-    floor = state.requested.budget.floor
-    if not state.ledger.covers(reserve, keep=floor):
-        cap = state.ledger.cap_reached(reserve, keep=floor)
+    keep = state.answer_reserve
+    if not state.ledger.covers(reserve, keep=keep):
+        cap = state.ledger.cap_reached(reserve, keep=keep)
         return ev.TaskSkipped(progress.task.id, "budget", cap=cap)
     starting[agent.name] = starting.get(agent.name, 0) + 1
     return ev.AttemptStarted(
@@ -582,7 +585,7 @@ def _may_replan(state: RunState) -> bool:
     return (
         state.replans < state.requested.policy.limits.replans
         and state.planning.failure is None  # else it could not even plan
-        and state.ledger.covers(state.requested.roster.supervision, keep=state.requested.budget.floor)
+        and state.ledger.covers(state.requested.roster.supervision, keep=state.answer_reserve)
         and any(gap.reason != "person" for gap in gaps(state))  # what a person skipped is not wanted
     )
 

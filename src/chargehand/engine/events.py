@@ -919,7 +919,7 @@ class ModelCalled(_Fact, frozen=True, tag="model.called"):
     output: int = 0
     """The tokens it wrote; 0: not known."""
     used: Amount | None = None
-    """What it cost; it counts when the piece of work is over. `null`: not known."""
+    """What it cost. It is booked when the piece of work is over, also if that is cut off. `null`: not known."""
     call: int = 0
     """Which call of this piece of work it is, by when it began in the process that made it; 0: not counted."""
     cached: int = 0
@@ -932,6 +932,12 @@ class ModelCalled(_Fact, frozen=True, tag="model.called"):
     """Of the tokens it wrote: those that it thought."""
     searches: int = 0
     """Searches of the web that its provider made for it."""
+    expected: Amount | None = None
+    """What it was expected to cost, as it is counted in `expected` of its piece of work; `null`: not counted."""
+    request: str = ""
+    """A hash of what was asked, of a call that is not made again when its piece of work is; empty: of others."""
+    reply: str = ""
+    """What was replied to such a call; empty of others."""
 
 
 class Noted(_Fact, frozen=True, tag="noted"):

@@ -16,6 +16,7 @@ from chargehand.engine.plan import NO_TASK, Plan, Task, TaskId, in_order, needs
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import USUAL_SECONDS, Agent, breaker_name
 from chargehand.engine.state import (
+    FinishedCalls,
     Progress,
     RefusedCall,
     RunState,
@@ -166,13 +167,42 @@ def _duty_of(state: RunState, kind: ev.Duty) -> SupervisorDuty:
     return state.planning if kind == "plan" else state.answering
 
 
+def _settle_calls(
+    state: RunState, work: Work, reserved: Amount, expected: Amount | None, used: Amount | None, *, cut_off: bool
+) -> None:
+    """Book what a piece of the supervisor's work used.
+
+    Of work that is cut off, the calls that came back cost what they cost. The others cost what they were expected to.
+    """
+    finished = state.finished_calls.pop(work, None)
+    if not cut_off:
+        state.ledger.settle(reserved, used)
+    elif finished is None:
+        state.ledger.lose(reserved, expected)
+    else:
+        # without an expectation there was one call, and it came back
+        lost = NOTHING if expected is None else expected.beyond(finished.expected)
+        state.ledger.settle(reserved, finished.used + lost)
+        state.ledger.lost += lost
+
+
+def _model_called(state: RunState, event: ev.ModelCalled) -> None:
+    work = Work(event.duty, event.task, event.number)
+    if event.duty == "attempt" or work not in state.owing:
+        return
+    if event.request and event.duty != "refine":
+        duty = _duty_of(state, event.duty)
+        duty.recorded = {**duty.recorded, event.request: (*duty.recorded.get(event.request, ()), event.reply)}
+    if event.used is None:
+        return
+    before = state.finished_calls.get(work, FinishedCalls())
+    state.finished_calls[work] = FinishedCalls(before.used + event.used, before.expected + (event.expected or NOTHING))
+
+
 def _close_duty(state: RunState, kind: ev.Duty, used: Amount | None, *, cut_off: bool = False) -> None:
     duty = _duty_of(state, kind)
     state.disown(Work(kind, NO_TASK, duty.number))
-    if cut_off:
-        state.ledger.lose(duty.reserved, duty.expected)
-    else:
-        state.ledger.settle(duty.reserved, used)
+    _settle_calls(state, Work(kind, NO_TASK, duty.number), duty.reserved, duty.expected, used, cut_off=cut_off)
     duty.is_open = False
     duty.reserved = NOTHING
     duty.expected = None
@@ -212,6 +242,7 @@ def _tasks_added(state: RunState, event: ev.TasksAdded) -> None:
         _close_duty(state, "plan", event.used)
         state.planning.failures = 0
         state.planning.feedback = ()
+        state.planning.recorded = {}
     if event.done:
         state.closed = event.closed
         state.wake = event.wake
@@ -219,14 +250,19 @@ def _tasks_added(state: RunState, event: ev.TasksAdded) -> None:
     state.combine = event.combine or state.combine
     state.loop = event.loop or state.loop
     state.fallback = event.fallback or state.fallback
+    if event.tasks and not state.tasks and state.replans:  # the first round refused the request, and this one serves it
+        state.unserved = {text: number for text, number in state.unserved.items() if number == state.round}
     state.unserved = dict.fromkeys((*state.unserved, *event.unserved), state.round) | state.unserved
     if event.tasks:
         state.approved = not state.requested.policy.approve
+    elif event.done and all(progress.round != state.round for progress in state.tasks.values()):
+        state.approved = True  # what is left was approved before
     _add(state, event.tasks)
 
 
 def _answer_written(state: RunState, event: ev.AnswerWritten) -> None:
     _close_duty(state, "answer", event.used)
+    state.answering.recorded = {}
     state.answer = event.whole()
     state.answer_written = event
     state.answer_tracing = event.tracing
@@ -267,6 +303,12 @@ def _task_joined(state: RunState, event: ev.TaskJoined) -> None:
 
 def _result_reused(state: RunState, event: ev.ResultReused) -> None:
     progress = state.tasks[event.task]
+    offered = state.offers.get(event.key, ())
+    left = tuple((run, offer) for run, offer in offered if (run, offer.task) != (event.run, event.source))
+    if left:
+        state.offers[event.key] = left
+    else:
+        state.offers.pop(event.key, None)
     progress.result = event.result
     progress.items = event.items
     progress.tracing = event.tracing
@@ -387,7 +429,9 @@ def _run_resumed(state: RunState, _event: ev.RunResumed) -> None:
 
 def _time_ran_out(state: RunState, _event: ev.TimeRanOut) -> None:
     state.time_up = True
-    _stop_all(state)
+    # an answer that waits for no task goes on: it would only be written anew
+    goes_on = state.answering.is_open and not state.unsettled
+    _stop_all(state, but="answer" if goes_on else "")
     for progress in state.tasks.values():
         if progress.settled:
             continue
@@ -460,8 +504,11 @@ def _attempt_stopped(state: RunState, event: ev.AttemptStopped) -> None:
     progress.gaps_inside += event.gaps
 
 
-def _stop_all(state: RunState) -> None:
+def _stop_all(state: RunState, *, but: str = "") -> None:
+    """Stop all work under way but that of one kind."""
     for work in list(state.owing):
+        if work.kind == but:
+            continue
         if work.kind == "attempt":
             progress = state.tasks[work.task]
             _await_nested_end(state, progress)
@@ -546,7 +593,10 @@ def _limit_budget(state: RunState, budget: Budget) -> None:
 
 
 def _results_offered(state: RunState, event: ev.ResultsOffered) -> None:
-    state.offers = {**{offer.key: (event.run, offer) for offer in event.offers}, **state.offers}
+    offers = dict(state.offers)
+    for offer in event.offers:
+        offers[offer.key] = (*offers.get(offer.key, ()), (event.run, offer))
+    state.offers = offers
     state.offered_by = (*state.offered_by, event.run)
     state.is_rerun = state.requested.plan is not None
     state.unserved |= dict.fromkeys(event.unserved, state.round)
@@ -881,11 +931,9 @@ def _task_refined(state: RunState, event: ev.TaskRefined) -> None:
 
 
 def _close_refinement(state: RunState, progress: Progress, used: Amount | None, *, cut_off: bool = False) -> None:
-    state.disown(Work("refine", progress.task.id, progress.failures))
-    if cut_off:
-        state.ledger.lose(progress.reserved, progress.expected)
-    else:
-        state.ledger.settle(progress.reserved, used)
+    work = Work("refine", progress.task.id, progress.failures)
+    state.disown(work)
+    _settle_calls(state, work, progress.reserved, progress.expected, used, cut_off=cut_off)
     progress.reserved = NOTHING
     progress.expected = None
     progress.timer = 0.0
@@ -1186,7 +1234,8 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     ev.TimeRanOut: _time_ran_out,
     ev.RunEnded: _run_ended,
     ev.Noted: _noted,
-    **dict.fromkeys((ev.PromptSent, ev.ModelCalled), lambda _state, _event: None),
+    ev.ModelCalled: _model_called,
+    ev.PromptSent: lambda _state, _event: None,
 }
 """One fold for each event; a test holds it against the union."""
 _COMMANDED = frozenset(kind for kind in FOLDS if issubclass(kind, ev.Commanded))

@@ -107,6 +107,8 @@ class Brief(Struct, frozen=True, gc=False):
     """What the run was given besides its goal, for planning and answering."""
     item_of: TaskId = NO_TASK
     """The task that its own is an item of: the plan repeats that one for each element of a list."""
+    recorded: Mapping[str, tuple[str, ...]] = {}
+    """What models replied when this was planned or answered before, and was cut off: by the hash of the request."""
     message: str = ""
     """The text of the message that the run carries, which the instruction puts into words for its reader."""
 
@@ -130,6 +132,7 @@ def brief(state: RunState, work: Work) -> Brief:
             gaps=missing,
             replan=state.replans > 0,
             replies=duty.replies,
+            recorded=duty.recorded,
             combine=state.combine,
             began=state.began,
             loop=state.loop or LoopState(),

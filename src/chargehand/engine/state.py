@@ -33,6 +33,15 @@ class Work(Struct, frozen=True, gc=False, order=True, cache_hash=True):
     number: int
 
 
+class FinishedCalls(Struct, frozen=True, gc=False):
+    """What the finished model calls of a piece of the supervisor's work cost together."""
+
+    used: Amount = NOTHING
+    """What they cost."""
+    expected: Amount = NOTHING
+    """What they were expected to cost."""
+
+
 class Input(Struct, frozen=True, gc=False):
     """What one needed task delivers: a value, a gap, or (a list with holes) both."""
 
@@ -43,6 +52,8 @@ class Input(Struct, frozen=True, gc=False):
     """What the figures of the value rest on, where its worker was asked to show it."""
     file: ev.FileReference | None = None
     """The file that was given to the run, where it is one."""
+    worker: str = ""
+    """Who did the task, which may be a fallback of the worker it was meant for; empty: it is not known."""
 
 
 class Status(Enum):
@@ -295,6 +306,8 @@ class SupervisorDuty(Struct, gc=False):
     """Why it failed, if it did when it was last tried; of the kind `approval`: what the planner asks a person."""
     replies: dict[str, Raw] = {}
     """What a person answered to its questions, by question."""
+    recorded: dict[str, tuple[str, ...]] = {}
+    """What models replied to calls that are not made again, by the hash of the request, until the work is done."""
 
 
 class ReadyQueue(Struct):
@@ -341,7 +354,8 @@ class RunState(Struct, gc=False):
     items: int = 0  # tasks that came of repeating one over a list
     settled_since_plan: int = 0  # settled since the planner was last asked
     partial: dict[TaskId, None] = {}  # tasks whose results leave something out
-    offers: dict[str, tuple[str, ev.Offer]] = {}
+    offers: dict[str, tuple[tuple[str, ev.Offer], ...]] = {}
+    """Results that may be used again, each by one task: by key, each with the run that offered it."""
     acted: dict[str, tuple[int, EarlierCall]] = {}
     """Calls that changed something and are not repeated unasked by tasks of a later round than the number says, by
     `call_digest`. Those of earlier runs have the round -1.
@@ -387,6 +401,8 @@ class RunState(Struct, gc=False):
     answer_audit: AnswerAudit | None = None
     answer_written: ev.AnswerWritten | None = None
     ended: ev.RunEnded | None = None
+    finished_calls: dict[Work, FinishedCalls] = {}
+    """The finished model calls of the supervisor's work under way: they are paid, whatever becomes of the work."""
     owing: dict[Work, None] = {}
     touched: list[Work] = []  # owing changed here since the runtime last looked
 
@@ -395,6 +411,11 @@ class RunState(Struct, gc=False):
         """What a call for the answer takes at least; nothing where no model is called for it."""
         is_forwarded = self.combine == "forward" and self.requested.answer_format is None
         return NOTHING if is_forwarded or self.combine == "none" else self.requested.roster.supervision
+
+    @property
+    def answer_reserve(self) -> Amount:
+        """What tasks leave untouched: a call for the answer, and the budget's floor if that is more."""
+        return self.answer_cost.max(self.requested.budget.floor)
 
     def owe(self, work: Work) -> None:
         self.owing[work] = None

@@ -84,7 +84,7 @@ def delivered(state: RunState, progress: Progress) -> Input:
     if progress.status is not Status.DONE:
         return Input(task, None, (gap(state, progress),))
     if progress.result is not None:
-        return Input(task, progress.result, _call_gaps(progress), progress.tracing)
+        return Input(task, progress.result, _call_gaps(progress), progress.tracing, worker=progress.worker)
     items = [state.tasks[TaskId(f"{task}[{index}]")] for index in range(progress.items)]
     values = (bytes(item.result) if item.result is not None else b"null" for item in items)
     item_gaps: list[Gap] = []

@@ -39,7 +39,8 @@ async def earlier_results(
     except StoreError:
         return ()
     present = {agent.name: agent for agent in request.roster.agents if agent.name in lookers and agent.spec}
-    offers: dict[str, ev.Offer] = {}
+    offers: list[ev.Offer] = []
+    offered_keys: set[str] = set()  # by runs that are newer than the one that is read
     room = _MOST_BYTES
     for row in sorted(rows, key=lambda row: row.changed, reverse=True)[:MOST_RUNS]:
         try:
@@ -49,12 +50,16 @@ async def earlier_results(
         first = entries[0].event
         if not isinstance(first, ev.RunRequested) or first.scope != request.scope:
             continue
+        keys: set[str] = set()
         for offer in _offers(row.run, entries, now - fresh, present):
             room -= len(bytes(offer.result))
             if len(offers) >= MOST_OFFERS or room < 0:
                 break
-            offers.setdefault(offer.key, offer)
-    return (ev.ResultsOffered(_SOURCE, tuple(offers.values())),) if offers else ()
+            if offer.key not in offered_keys:  # equal tasks of one run have a result each
+                offers.append(offer)
+                keys.add(offer.key)
+        offered_keys |= keys
+    return (ev.ResultsOffered(_SOURCE, tuple(offers)),) if offers else ()
 
 
 def _offers(run: str, entries: Sequence[ev.Entry], oldest: Instant, present: Mapping[str, Agent]) -> Iterator[ev.Offer]:

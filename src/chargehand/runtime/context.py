@@ -28,6 +28,7 @@ from chargehand.runtime.executor import (
     Done,
     EffectUnknown,
     Executor,
+    KeptReply,
     ModelTurn,
     NestedRequest,
     NestedRun,
@@ -85,6 +86,9 @@ class RunPort(Protocol):
     @property
     def heard(self) -> bool: ...
 
+    @property
+    def is_over(self) -> bool: ...
+
     def tell(self, report: ev.Event) -> None: ...
 
     async def ask(self, report: ev.Event) -> None: ...
@@ -93,7 +97,7 @@ class RunPort(Protocol):
 
     async def may_begin_step(self, work: Work) -> None: ...
 
-    def note(self, event: ev.Noted | ev.PromptSent | ev.ModelCalled) -> None: ...
+    def note(self, event: ev.Noted | ev.PromptSent | ev.ModelCalled, *, urgent: bool = False) -> None: ...
 
     def abridged(self, messages: Sequence[PromptMessage]) -> tuple[Raw, int]: ...
 
@@ -287,6 +291,7 @@ class _StepContext:
         "_number",
         "_open_steps",
         "_recorded",
+        "_replies",
         "_spare",
         "_times",
         "_work",
@@ -296,6 +301,8 @@ class _StepContext:
         self._line = line
         self._work = work
         self._recorded = brief.steps or {}
+        self._replies = {request: list(replies) for request, replies in brief.recorded.items()}
+        """What models replied when this work was begun before, by the hash of the request."""
         self._effects = brief.effects or {}
         self._number = 0
         self._times: dict[str, int] = {}
@@ -467,22 +474,17 @@ class _StepContext:
         if fits and claim.least.within(amount):  # the claim may have grown while it waited
             return amount
         more = claim.least - self._held_before(step)
-        cap = self._line.state.ledger.cap_reached(more, keep=self._answer_reserve())
+        cap = self._line.state.ledger.cap_reached(more, keep=self._line.state.answer_reserve)
         raise WorkFailed(ev.Failure("budget", str(error), cap=cap), NOTHING) from error
 
     def _room(self, step: int) -> Amount:
         """What a step may take that does not get all it wants: what is left for the answer stays untouched."""
-        return self._line.state.ledger.room(self._answer_reserve()) + self._held_before(step)
+        return self._line.state.ledger.room(self._line.state.answer_reserve) + self._held_before(step)
 
     def _held_before(self, step: int) -> Amount:
         """Return what is given back when a step starts: the attempt's own reservation, and the step's from a crash."""
         progress = self._line.state.tasks[self._work.task]
         return progress.reserved + (progress.carried or {}).get(step, NOTHING)
-
-    def _answer_reserve(self) -> Amount:
-        """What is left for the answer."""
-        state = self._line.state
-        return state.answer_cost.max(state.requested.budget.floor)
 
     async def _refunded(self, turn: ModelTurn | None) -> bool:
         with waiting(self._work.task or self._work.kind, "the budget is reserved for calls under way"):
@@ -530,6 +532,8 @@ class _StepContext:
                 await self._hold_more(state.ledger.budget.counted(beyond - taken), expected)
             except Refused:  # another call was faster, or this is not owed any more
                 self._spare += taken
+                if self._line.is_over:  # the same would be refused again, without ever waiting
+                    raise
                 if self._work not in state.owing:
                     return False
             else:
@@ -551,7 +555,7 @@ class _StepContext:
         floor = state.requested.budget.floor
         if self._work.kind == "answer":
             return floor if claim.keeps_floor else NOTHING
-        untouched = self._answer_reserve()
+        untouched = self._line.state.answer_reserve
         if self._work.kind == "plan":
             room = state.ledger.room(untouched)
             untouched += room - room // 2
@@ -559,8 +563,9 @@ class _StepContext:
 
     async def _hold_more(self, amount: Amount, expected: Amount | None) -> None:
         """Record that the supervisor's work takes more; Refused where the budget does not cover it."""
+        is_first = self._expected == NOTHING
         total = self._expected + (expected or NOTHING)
-        if amount == NOTHING and not self._expected_known:
+        if amount == NOTHING and is_first and not self._expected_known:  # what is reserved for it says enough
             self._expected = total
             return
         state = self._line.state
@@ -682,7 +687,14 @@ class _StepContext:
             yield call
 
     def record_call(
-        self, model: str, seconds: Seconds, tokens: Mapping[str, int], used: Amount | None, call: int = 0
+        self,
+        model: str,
+        seconds: Seconds,
+        tokens: Mapping[str, int],
+        used: Amount | None,
+        call: int = 0,
+        expected: Amount | None = None,
+        kept: KeptReply | None = None,
     ) -> None:
         work = self._work
         self._line.note(
@@ -694,9 +706,17 @@ class _StepContext:
                 task=work.task,
                 used=used,
                 call=call,
+                expected=expected,
+                request="" if kept is None else kept.request,
+                reply="" if kept is None else kept.text,
                 **tokens,
-            )
+            ),
+            urgent=kept is not None,
         )
+
+    def recorded_reply(self, request: str) -> str | None:
+        replies = self._replies.get(request)
+        return replies.pop(0) if replies else None
 
     @property
     def heard(self) -> bool:

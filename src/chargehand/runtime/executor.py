@@ -6,7 +6,7 @@ How a model or a tool is called is not known here.
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 
 from msgspec import Struct
 
@@ -238,6 +238,15 @@ class StepOptions(TypedDict, total=False):
     look: bool
 
 
+class KeptReply(NamedTuple):
+    """A model's reply that is not asked for again when the work it was made for is."""
+
+    request: str
+    """A hash of what was asked."""
+    text: str
+    """What was replied."""
+
+
 class StepContext(Protocol):
     """All that workers, strategies, tools and checks may ask of the runtime while they work."""
 
@@ -337,12 +346,27 @@ class StepContext(Protocol):
         ...
 
     def record_call(
-        self, model: str, seconds: Seconds, tokens: Mapping[str, int], used: Amount | None, call: int = 0
+        self,
+        model: str,
+        seconds: Seconds,
+        tokens: Mapping[str, int],
+        used: Amount | None,
+        call: int = 0,
+        expected: Amount | None = None,
+        kept: KeptReply | None = None,
     ) -> None:
         """Journal that a model replied, for what is no step: its tokens and what it cost.
 
         `tokens` are those it read (`input`) and wrote (`output`), and which part of them is what, by the names in
-        `ModelCalled`.
+        `ModelCalled`. `expected` is what the claim for the call expected it to cost. A
+        reply that is `kept` is written at once, and `recorded_reply` returns it when the work is done again.
+        """
+        ...
+
+    def recorded_reply(self, request: str) -> str | None:
+        """Take a reply that was kept when this work was begun before, by the hash of the request; None: there is none.
+
+        Each is returned once.
         """
         ...
 
@@ -428,9 +452,19 @@ class ContextProxy:
         return self._context.model_call()
 
     def record_call(
-        self, model: str, seconds: Seconds, tokens: Mapping[str, int], used: Amount | None, call: int = 0
+        self,
+        model: str,
+        seconds: Seconds,
+        tokens: Mapping[str, int],
+        used: Amount | None,
+        call: int = 0,
+        expected: Amount | None = None,
+        kept: KeptReply | None = None,
     ) -> None:
-        self._context.record_call(model, seconds, tokens, used, call)
+        self._context.record_call(model, seconds, tokens, used, call, expected, kept)
+
+    def recorded_reply(self, request: str) -> str | None:
+        return self._context.recorded_reply(request)
 
     @property
     def heard(self) -> bool:

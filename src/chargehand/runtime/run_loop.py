@@ -193,6 +193,11 @@ class RunLoop:
         return self._post(report)
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing can be reported any more: it has ended, or it cannot be written."""
+        return self._over
+
+    @property
     def is_new(self) -> bool:
         """Whether nothing of the run is written yet."""
         return self._lease.seq == 0
@@ -344,11 +349,13 @@ class RunLoop:
                 return
             await self._wait_for("decision")
 
-    def note(self, event: ev.Noted | ev.PromptSent | ev.ModelCalled) -> None:
-        """Write this along with whatever is written next."""
+    def note(self, event: ev.Noted | ev.PromptSent | ev.ModelCalled, *, urgent: bool = False) -> None:
+        """Write this along with whatever is written next; at once if it is `urgent`."""
         if not isinstance(event, ev.PromptSent):  # that is JSON already, and too long to be kept twice while it waits
             check(event)
-        self._record(event, self._clock(), urgent=False)
+        self._record(event, self._clock(), urgent=urgent)
+        if urgent:
+            self._wake()
 
     # --- the loop
 

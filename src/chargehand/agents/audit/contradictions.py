@@ -6,7 +6,7 @@ What might be about something else is not compared, and which result is right is
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.agents.audit.evidence import KnownNumbers
 from chargehand.agents.inputs import output_of
@@ -35,9 +35,13 @@ _DISTINCTION = re.compile(
 )
 _STATED = re.compile(
     r"(?:\b(?:is|was|are|were|equals?|total(?:s|led)?|amounts? to|came? to|comes to|stands at)|[=:])\s+"
-    r"(?:exactly\s+|now\s+|currently\s+)?(?:\*\*)?[$€£¥]?(?:(?:EUR|USD|GBP|CHF)\s)?$",
+    r"(?:exactly\s+|now\s+|currently\s+)?(?:\*\*)?[-+\u2212]?[$€£¥]?(?:(?:EUR|USD|GBP|CHF)\s)?[-+\u2212]?$",
     re.IGNORECASE,
 )
+_MINUS = re.compile(r"(?<![\w)])[-\u2212](?:[$€£¥]|(?:EUR|USD|GBP|CHF|JPY)\s)?$")
+_SCALE = re.compile(r"\s?(thousand|mn|mio|million|bn|billion)\b|(k|m)\b", re.IGNORECASE)
+_POWERS = {"k": 3, "thousand": 3, "m": 6, "mn": 6, "mio": 6, "million": 6, "bn": 9, "billion": 9}
+_CURRENCIES = frozenset(("usd", "eur", "gbp", "chf", "jpy"))
 _DATED = re.compile(r"\b(?:in|on|since|until|by|from|am|im|seit)\s(?:the\s)?$", re.IGNORECASE)
 _YEAR = re.compile(r"(?:1[5-9]|20)\d\d")
 _UNSURE = re.compile(
@@ -60,16 +64,28 @@ class _StatedFact(Struct, frozen=True):
     """Its words."""
     value: Number | Date | str
     unit: str = ""
+    currency: str = ""
+    is_negative: bool = False
+    scale: str = ""
+    """The word for thousands or millions behind a number, as it is written; its readings are scaled."""
 
     @property
     def text(self) -> str:
-        return self.value if isinstance(self.value, str) else f"{self.value.text} {self.unit}".strip()
+        if isinstance(self.value, str):
+            return self.value
+        sign = "-" if self.is_negative else ""
+        gap = " " if len(self.scale) > 1 else ""
+        return f"{sign}{self.value.text}{gap}{self.scale} {self.unit or self.currency}".strip()
 
     def agrees(self, other: "_StatedFact") -> bool:
         """Whether two facts about the same say the same, one of them less exactly."""
         first = self.value
         second = other.value
         if isinstance(first, Number) and isinstance(second, Number):
+            if self.currency != other.currency:  # a price may be told in two, but no number is the same in both
+                return not self.currency or not other.currency or set(first.values) != set(second.values)
+            if self.is_negative != other.is_negative and any(first.values):
+                return False
             return bool(KnownNumbers(first.values).near(second) or KnownNumbers(second.values).near(first))
         if isinstance(first, Date) and isinstance(second, Date):
             parts = zip(first.readings[0], second.readings[0], strict=True)
@@ -163,7 +179,7 @@ def _read_sentence(result: Given, sentence: str) -> Iterator[_StatedFact]:
     before = sentence[: value.start]
     is_date = isinstance(value, Date) or _YEAR.fullmatch(value.text) is not None
     if _STATED.search(before) or (is_date and _DATED.search(before)):
-        yield from _make_fact(result, f"{_STATED.sub(' ', before)} {sentence[value.end :]}", value)
+        yield from _make_fact(result, _STATED.sub(" ", before), value, sentence)
 
 
 def _read_table(result: Given, table: Table) -> Iterator[_StatedFact]:
@@ -182,19 +198,42 @@ def _is_measured(column: str, cell: object) -> bool:
 def _read_figure(result: Given, about: str, value: str) -> Iterator[_StatedFact]:
     quantities = list(find_quantities(value))
     if len(quantities) == 1:
-        yield from _make_fact(result, about, quantities[0])
+        yield from _make_fact(result, about, quantities[0], value, reads_on=False)
 
 
-def _make_fact(result: Given, about: str, value: Number | Date) -> Iterator[_StatedFact]:
-    """A fact, if there are words that say what it is about."""
-    plain = strip_citations(about)
+def _make_fact(
+    result: Given, about: str, value: Number | Date, text: str, *, reads_on: bool = True
+) -> Iterator[_StatedFact]:
+    """A fact, if there are words that say what it is about. If it `reads_on`, so do the words behind it in the text."""
     unit = value.unit if isinstance(value, Number) else ""
+    currency = unit if unit in _CURRENCIES else ""
+    scale = ""
+    behind = text[value.end :]
+    if isinstance(value, Number) and (match := _SCALE.match(behind)) and (match[1] or currency):  # 5 m are metres
+        scale = match[0].strip()
+        behind = behind[match.end() :]
+        power = _POWERS[scale.casefold()]
+        # every other reading is scaled already
+        readings = tuple((number.scaleb(power), step.scaleb(power)) for number, step in value.readings[::2])
+        unit = "" if unit == scale.casefold() else unit
+        value = structs.replace(value, readings=readings)
     if len(unit) > _MAX_UNIT:  # kg is a unit, apples are the subject
         unit = ""
+    is_negative = _MINUS.search(text[: value.start]) is not None
+    plain = strip_citations(f"{about} {behind}" if reads_on else about)
     subject = _content_words(plain) - {unit}
     if 1 <= len(subject) <= _MAX_SUBJECT:
         written = " ".join(WORD.findall(plain)).removeprefix("There ")
-        yield _StatedFact(result=result, about=written, subject=subject, value=value, unit=unit)
+        yield _StatedFact(
+            result=result,
+            about=written,
+            subject=subject,
+            value=value,
+            unit="" if currency else unit,
+            currency=currency,
+            is_negative=is_negative,
+            scale=scale,
+        )
 
 
 def _content_words(text: str) -> frozenset[str]:

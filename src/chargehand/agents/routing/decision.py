@@ -1,7 +1,7 @@
 """What a router decided, the confirmed examples of a team, and how the load of workers may shift a decision."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct, structs
 
@@ -64,6 +64,22 @@ def choose(router: str, scores: Sequence[tuple[str, float]], confidence: float, 
     return Decision(worker=worker, second=second, confidence=confidence, scores=tuple(scores), why=why, router=router)
 
 
+def pool_equals(decision: Decision, equals: Collection[str]) -> Decision:
+    """Return a decision that is as sure as all workers together that fit as well as the chosen one, for equal reasons.
+
+    Which of them gets the request is decided by their load.
+    """
+    shares = dict(decision.scores)
+    first = shares.get(decision.worker or "", 0.0)
+    pool = [name for name, share in decision.scores if name in equals and share >= _TIE * first]
+    if len(pool) < 2:
+        return decision
+    confidence = min(1.0, decision.confidence * sum(shares[name] for name in pool) / first)
+    others = ", ".join(name for name in pool if name != decision.worker)
+    why = f"{decision.why}; {others} fit{'s' if len(pool) == 2 else ''} as well"
+    return structs.replace(decision, confidence=round(confidence, 4), why=why)
+
+
 def no_worker(router: str, why: str, scores: Sequence[tuple[str, float]] = ()) -> Decision:
     return Decision(worker=None, second=None, confidence=0.0, scores=tuple(scores), why=why, router=router)
 
@@ -95,7 +111,8 @@ def _shift_reason(first: WorkerLoad, rival: WorkerLoad, share: float) -> str:
     if share < _NEAR:
         return ""
     relief = first.strain - rival.strain
-    if share >= _TIE and relief >= 0:  # both may be full, and the line before one of them the longer
+    is_full = rival.concurrency > 0 and rival.crowd >= 1
+    if relief >= 0 and (share >= _TIE or is_full):  # both may be full, and the line before one of them the longer
         relief = max(relief, first.crowd - rival.crowd)
     if relief < (_LITTLE if share >= _TIE else _STRAIN):
         return ""

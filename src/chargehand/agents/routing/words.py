@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct, structs
 
-from chargehand.agents.routing.decision import Decision, choose, no_worker, share_scores
+from chargehand.agents.routing.decision import Decision, choose, no_worker, pool_equals, share_scores
 from chargehand.models.request_facts import WorkerCard
 from chargehand.text.words import split_sentences, stem, stems, tokenize, words_by_stem
 from chargehand.tools.calling import THREADS
@@ -114,7 +114,8 @@ def by_tags(text: str, cards: Sequence[WorkerCard]) -> Decision:
     if not scores:
         return no_worker("tags", "no word of the request is a tag of a worker")
     worker, confidence = scores[0]
-    return choose("tags", scores, confidence, f"the request names {', '.join(sorted(tags_in_text[worker]))}")
+    decision = choose("tags", scores, confidence, f"the request names {', '.join(sorted(tags_in_text[worker]))}")
+    return pool_equals(decision, {name for name, tags in tags_in_text.items() if tags == tags_in_text[worker]})
 
 
 def _stems(text: str) -> str:
@@ -146,7 +147,10 @@ class Lexicon:
         whole = words_by_stem(text)
         words = ", ".join(whole.get(term, term) for term in common)
         confidence = round(share * self._sureness(worker, terms), 4)
-        return choose("words", scores, confidence, f"{worker} speaks of: {words}")
+        decision = choose("words", scores, confidence, f"{worker} speaks of: {words}")
+        matched = terms & self._profiles[worker].keys()
+        equals = {name for name, profile in self._profiles.items() if terms & profile.keys() == matched}
+        return pool_equals(decision, equals)
 
     def log_shares(self, text: str) -> list[float]:
         """What words add to the logits of another router, for each worker; nothing where they tell nothing."""

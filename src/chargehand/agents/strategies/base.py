@@ -2,7 +2,7 @@
 
 from collections.abc import Coroutine, Sequence
 from itertools import count
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from msgspec import Meta
 
@@ -21,6 +21,9 @@ Few: TypeAlias = Annotated[int, Meta(ge=0, le=10)]
 class StrategyBase(Declared, frozen=True):
     """A way to lead a team. The scheduler never knows which it is."""
 
+    takes_turns: ClassVar[bool] = False
+    """Whether each task is a turn that reads those before it."""
+
     def propose(self, lead: Lead, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Proposal]:
         """The next tasks of the plan, or none; WorkFailed with findings for the next try."""
         raise NotImplementedError
@@ -29,6 +32,15 @@ class StrategyBase(Declared, frozen=True):
 def close_plan(lead: Lead, used: Amount | None = NOTHING) -> Proposal:
     """No more tasks."""
     return Proposal((), lead.combine or "merge", used=used)
+
+
+def end_if_rejected(lead: Lead, brief: Brief) -> Proposal | None:
+    """Return the end of a plan that a person rejected, for a strategy that would propose the same again; else None."""
+    reason = next((finding.message for finding in brief.findings if finding.code == "rejected_by_person"), "")
+    if not reason:
+        return None
+    text = f"The plan was rejected, and this strategy proposes no other: {reason}"
+    return Proposal((), lead.combine or "merge", used=NOTHING, unserved=(text,))
 
 
 def free_id(tasks: Sequence[Task]) -> str:

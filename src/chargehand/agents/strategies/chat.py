@@ -5,12 +5,13 @@ The state of a talk is derived from the plan each time, so a resumed talk goes o
 
 import re
 from functools import lru_cache, partial
+from typing import ClassVar
 
 from msgspec import Raw, Struct
 
 from chargehand.agents.inputs import gap_text, show_inputs, today
 from chargehand.agents.shape import choice_schema, encode_schema, one_line, read_reply, text_schema
-from chargehand.agents.strategies.base import StrategyBase, Turns, close_plan, free_id
+from chargehand.agents.strategies.base import StrategyBase, Turns, close_plan, end_if_rejected, free_id
 from chargehand.agents.supervision import LONGEST_LINE, Lead, ModelQuestion, SupervisorCalls, card_line
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.failure import Failure
@@ -37,6 +38,8 @@ class Broadcast(StrategyBase, frozen=True, tag="broadcast"):
 
     async def propose(self, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
         """The request to every worker whose tags match, all at once."""
+        if rejected := end_if_rejected(lead, brief):
+            return rejected
         if brief.tasks:
             return close_plan(lead)
         match = Match(self.match_all, self.match_some)
@@ -68,6 +71,8 @@ def _no_match(match: Match, lead: Lead) -> WorkFailed:
 class RoundRobin(StrategyBase, frozen=True, tag="round_robin"):
     """Every worker speaks in turn and reads what was said."""
 
+    takes_turns: ClassVar[bool] = True
+
     max_turns: Turns = 0
     """The most turns; 0 is one for each worker."""
     token: str = ""
@@ -75,6 +80,8 @@ class RoundRobin(StrategyBase, frozen=True, tag="round_robin"):
 
     async def propose(self, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
         """The next turn: the first worker's, the second's, and so on, and the first again."""
+        if rejected := end_if_rejected(lead, brief):
+            return rejected
         talk = _Talk(self.max_turns, self.token.strip(), lead, brief)
         if talk.is_over(context):
             return close_plan(lead)
@@ -83,6 +90,8 @@ class RoundRobin(StrategyBase, frozen=True, tag="round_robin"):
 
 class Dynamic(StrategyBase, frozen=True, tag="dynamic"):
     """The supervisor chooses the next speaker, never the same twice in a row, until a worker says the token."""
+
+    takes_turns: ClassVar[bool] = True
 
     max_turns: Turns = 0
     """The most turns; 0 is one for each worker."""

@@ -6,7 +6,7 @@ task (`LoopState`); what was sent back since the last task stands in the finding
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta, Raw, Struct
 
@@ -53,6 +53,8 @@ _LONGEST = 1200  # characters of an instruction
 
 class Loop(StrategyBase, frozen=True, tag="loop"):
     """One task at a time, looking at what came of those before, until it is done or stalls."""
+
+    takes_turns: ClassVar[bool] = True
 
     max_turns: Annotated[int, Meta(ge=1, le=1000)] = 20
     """The most tasks."""
@@ -186,7 +188,7 @@ class _Turn:
         """The next task; none where it leads nowhere."""
         brief = self.brief
         if len(brief.tasks) >= self.max_tasks:
-            return self._end(f"{self.max_tasks} tasks are all it may take, and it is not done")
+            return self._end(f"{self.max_tasks} tasks are all it may take, and it is not done", verb="ended")
         worker = read_worker(reply.next, self.lead.names)
         instruction = read_instruction(reply.instruction or "")
         if not worker or not instruction:
@@ -233,10 +235,10 @@ class _Turn:
             return self._end(why)
         raise self.calls.send_back(code, "next", text)
 
-    def _end(self, why: str) -> Proposal:
+    def _end(self, why: str, *, verb: str = "stalled") -> Proposal:
         tried = len(self.brief.tasks)
         starts = f" and {self.fresh} fresh start{'s' if self.fresh > 1 else ''}" if self.fresh else ""
-        text = f"This stalled after {tried} task{'s' if tried != 1 else ''}{starts}: {why.rstrip('. ')}."
+        text = f"This {verb} after {tried} task{'s' if tried != 1 else ''}{starts}: {why.rstrip('. ')}."
         return Proposal(
             (),
             self.lead.combine or "merge",

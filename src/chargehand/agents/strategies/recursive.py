@@ -4,7 +4,7 @@ The whole tree is made before anything is done. Its leaves are the tasks, called
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from msgspec import Raw, Struct, structs
@@ -196,6 +196,7 @@ class _Tree(Struct):
             nonce=new_nonce(),
             alone=is_root,
             extra=not is_root,
+            keeps_reply=True,
         )
         read = partial(read_reply, shape=SplitReply)
         return self._read(node, await self.calls.ask(question, read, self.calls.hear if is_root else None))
@@ -215,10 +216,11 @@ class _Tree(Struct):
                     instruction=subtask.instruction,
                     worker=worker,
                     above=(*node.above, _plain(node.instruction)),
-                    after=tuple(dict.fromkeys(numbered[place] for place in subtask.after or () if place in numbered)),
                 )
             if key in nodes:
                 numbered[number] = nodes[key]
+        if len(nodes) > 1 and self.breadth > 1:
+            self._order(subtasks, numbered)
         worker = read_worker(reply.worker, names)
         parts = tuple(nodes.values())
         if len(parts) == 1 or self.breadth == 1:
@@ -233,6 +235,32 @@ class _Tree(Struct):
             if parts
             else (),
         )
+
+    def _order(self, subtasks: Mapping[int, SubtaskReply], numbered: Mapping[int, _Node]) -> None:
+        """Let each part follow those it needs, wherever they stand in the list.
+
+        Raises:
+            WorkFailed: a part needs itself, a part that is not there, or parts that need each other. The reply is sent
+                back.
+        """
+        for number, subtask in subtasks.items():
+            for place in subtask.after or ():
+                if place == number or place not in subtasks:
+                    text = f"Subtask {number} is to come after {place}; name the places of other subtasks in the list."
+                    raise self.calls.send_back("unknown_need", "subtasks", text)
+            part = numbered.get(number)
+            if part is not None:
+                needed = (numbered[place] for place in subtask.after or () if place in numbered)
+                part.after = tuple(dict.fromkeys((*part.after, *(other for other in needed if other is not part))))
+        parts = tuple(dict.fromkeys(numbered.values()))
+        ordered: set[str] = set()
+        while waiting := [part for part in parts if part.id not in ordered]:
+            ready = [part.id for part in waiting if all(other.id in ordered for other in part.after)]
+            if not ready:
+                names = ", ".join(part.instruction[:80] for part in waiting)
+                text = f"These subtasks wait for each other: {names}. Order them."
+                raise self.calls.send_back("circle", "subtasks", text)
+            ordered.update(ready)
 
     def _split(self, node: _Node, judged: _Split) -> None:
         """Put the parts into their place, and say why."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from itertools import zip_longest
+from math import isnan, nan
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Raw, Struct, structs
@@ -21,12 +22,13 @@ from chargehand.agents.routing.decision import (
     is_out_of_order,
     load_text,
     no_worker,
+    pool_equals,
     shift_by_load,
     with_confirmed,
 )
 from chargehand.agents.routing.words import Lexicon, by_rules, by_tags, by_words, worker_texts
 from chargehand.agents.shape import choice_schema, encode_schema, one_line, read_reply, sent_back, text_schema
-from chargehand.agents.strategies.base import StrategyBase, free_id
+from chargehand.agents.strategies.base import StrategyBase, end_if_rejected, free_id
 from chargehand.agents.supervision import Lead, ModelQuestion, SupervisorCalls, card_line
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.facts import RouteChosen
@@ -93,6 +95,8 @@ class Route(StrategyBase, frozen=True, tag="route"):
             cards = await with_confirmed(cards, store)
         calls = SupervisorCalls(lead, context)
         decision = await decide(self, lead, calls, brief, cards)
+        if decision.router not in ("model", "hybrid") and (rejected := end_if_rejected(lead, brief)):
+            return rejected
         load = context.worker_loads()
         decision = decision if decision.router == "rules" else shift_by_load(decision, load)
         names, reason = _choose_workers(self, decision, had, load)
@@ -321,11 +325,29 @@ def read_decision(text: str, names: Sequence[str]) -> Decision:
     why = one_line(reply.reason, _LONGEST) or "the model gave no reason"
     if worker is None:
         return no_worker("model", why)
-    confidence = min(1.0, max(0.0, reply.confidence)) if isinstance(reply.confidence, float) else 0.5
+    confidence = read_confidence(reply.confidence)
     scores = [(worker, round(max(confidence, 0.01), 4))]
     if second is not None and second != worker:
         scores.append((second, round((1 - confidence) * 0.5, 4)))
     return choose("model", scores, confidence, why)
+
+
+def read_confidence(written: float | str | None) -> float:
+    """Return a confidence between 0 and 1, also from text (`0.9`, `90%`); 0.5 where none is given.
+
+    Raises:
+        Invalid: it is no number.
+    """
+    if written is None:
+        return 0.5
+    text = str(written).strip()
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = nan
+    if isnan(value):
+        raise Invalid(f"the confidence is {text[:40]!r}; it is a number from 0 to 1")
+    return min(1.0, max(0.0, value))
 
 
 def list_cards(cards: Sequence[WorkerCard]) -> str:
@@ -432,9 +454,11 @@ async def by_meaning(text: str, cards: Sequence[WorkerCard], embedding: Embeddin
     if find_spec("numpy") is None:
         return await _by_words(text, cards, f"numpy is not installed ({install_command('local')})")
     try:
-        return await (await fit_meaning(cards, embedding)).decide(text)
+        decision = await (await fit_meaning(cards, embedding)).decide(text)
     except (StoreUnavailable, ToolFailed) as error:  # no server there; or vectors that are none
         return await _by_words(text, cards, str(error))
+    texts = {each.worker: structs.replace(each, worker="") for each in worker_texts(cards)}
+    return pool_equals(decision, {name for name, each in texts.items() if each == texts.get(decision.worker or "")})
 
 
 async def _by_words(text: str, cards: Sequence[WorkerCard], reason: str) -> Decision:
