@@ -31,15 +31,14 @@ from chargehand.runtime.runner import checked
 from chargehand.server.api.control import answer_question
 from chargehand.server.dialogue import parse_answer, progress_text
 from chargehand.server.idempotency import Repeats, RunKey, is_answered, is_repeated, key_of, mark_of
-from chargehand.server.openai.answer_format import chat_call, read_stops, response_call
+from chargehand.server.openai.answer_format import chat_call, read_stops, refused, response_call
+from chargehand.server.openai.conversation import ChatTurn, Conversation, read_conversation
 from chargehand.server.openai.files import add_file_routes, check_attachments, keep_attachments, read_attachments
 from chargehand.server.openai.parts import ResponseId, RunPart, ended_part, parse_response_id, part_before, read_part
 from chargehand.server.openai.request import (
     RUN_HEADER,
     ChatHead,
     ChatSent,
-    ChatTurn,
-    Conversation,
     Json,
     MessageSent,
     ResponseHead,
@@ -59,7 +58,6 @@ from chargehand.server.openai.request import (
     error_of,
     find_target,
     list_targets,
-    read_conversation,
     read_turns,
     recorded_request,
     render_problem,
@@ -595,7 +593,9 @@ async def _answer_response(request: Request, tenant: Tenant, sent: ResponseSent,
     The same call again is answered by the same response, and never answers another question.
     """
     items = [MessageSent("user", sent.input)] if isinstance(sent.input, str) else sent.input
-    words = read_conversation(read_turns(items, "input"), "input").request
+    words = read_conversation(read_turns(items, "input"), "input").request.text
+    if not words:
+        raise refused("input", "the question is answered in words; send a user message with some text", "invalid_value")
     previous = sent.previous_response_id or ""
     message = ev.MessageKey(answer_key(previous), digest(words))
     run = earlier.part.recorded.run
@@ -672,7 +672,8 @@ async def _response_call(tenant: Tenant, sent: ResponseSent, target: TeamTarget)
     items = [MessageSent("user", sent.input)] if isinstance(sent.input, str) else sent.input
     wishes = [ChatTurn("system", sent.instructions)] if sent.instructions else []
     earlier = await _earlier(tenant, sent.previous_response_id) if sent.previous_response_id else _Earlier()
-    conversation = read_conversation([*wishes, *earlier.turns, *read_turns(items, "input", earlier.calls)], "input")
+    turns = read_turns(items, "input", earlier.calls)
+    conversation = read_conversation([*wishes, *turns], "input", earlier.turns)
     is_stored = sent.store is not False
     wanted = response_format(sent)
     check_target(target, wanted)

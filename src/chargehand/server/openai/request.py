@@ -11,17 +11,15 @@ from contextlib import suppress
 from typing import Annotated, Any, TypeAlias, cast
 
 import msgspec
-from msgspec import Meta, Raw, Struct, structs
+from msgspec import Meta, Raw, Struct
 from starlette.responses import Response
 
 from chargehand.agents.messages import replies_of
 from chargehand.agents.result import answer_or_fallback
 from chargehand.agents.run_document import RunDocument, RunQuestion, read_document
 from chargehand.engine import events as ev
-from chargehand.engine.events import Entry, Material
+from chargehand.engine.events import Entry
 from chargehand.engine.facts import Assumed
-from chargehand.engine.plan import TaskId
-from chargehand.engine.value import encode_value
 from chargehand.models.messages import Reply, thought_text
 from chargehand.runtime.runner import Outcome as RunOutcome
 from chargehand.runtime.runner import outcome
@@ -40,6 +38,7 @@ from chargehand.server.openai.answer_format import (
     response_call,
     stopped,
 )
+from chargehand.server.openai.conversation import ChatTurn
 from chargehand.server.openai.parts import ResponseId, RunPart
 from chargehand.server.run_control import RecordedRun
 from chargehand.server.teams import Teams
@@ -48,12 +47,7 @@ from chargehand.server.wire import Problem
 from chargehand.team import Team
 from chargehand.text.words import did_you_mean
 
-MAX_EARLIER = 32_000
-"""Characters of earlier turns that are kept, the latest first."""
-MAX_TURN = 8_000
-"""Characters of one earlier turn."""
 _MAX_ITEMS = 10_000
-_WISHES = "The client also says this about the answer:"
 _TEXT_PARTS = ("text", "input_text", "output_text")
 FILE_PARTS = ("image_url", "file", "input_image", "input_file")
 _API = "openai"
@@ -259,78 +253,13 @@ def list_targets(tenant: Tenant) -> list[TeamTarget]:
     ]
 
 
-# --- a conversation as one goal
-
-
-class ChatTurn(Struct, frozen=True):
-    """Something that was said, by `user`, `assistant` or `tool`."""
-
-    role: str
-    text: str
-
-
-class Conversation(Struct, frozen=True):
-    """The last thing the user said is the request; what was said before is material for it.
-
-    Earlier turns may repeat what tools found somewhere, so they are given as data, never as orders. `wishes` are system
-    messages: they come from the owner of the request, so they are part of it. The team's own
-    instructions stay above both.
-    """
-
-    request: str
-    wishes: str = ""
-    earlier: tuple[ChatTurn, ...] = ()
-
-    @property
-    def turns(self) -> tuple[ChatTurn, ...]:
-        """What a next request goes on from; wishes are for one request only."""
-        return bounded((*self.earlier, ChatTurn("user", self.request)))
-
-    def goal(self, *, heeds_wishes: bool) -> str:
-        """What a team is asked. A model that reads facts only would take wishes for something to be done."""
-        return f"{self.request}\n\n{_WISHES}\n{self.wishes}" if self.wishes and heeds_wishes else self.request
-
-    def material(self) -> tuple[Material, ...]:
-        """The earlier turns, as what a run is given besides its goal."""
-        turns = [(f"turn {number} ({turn.role})", turn.text) for number, turn in enumerate(self.earlier, 1)]
-        return tuple(Material(TaskId(name), encode_value(text)) for name, text in turns)
-
-
-def read_conversation(turns: Sequence[ChatTurn], param: str) -> Conversation:
-    """The request among these turns and what belongs to it; a problem where there is none."""
-    wishes: list[str] = []
-    spoken: list[ChatTurn] = []
-    for turn in turns:
-        if not turn.text.strip():
-            continue
-        if turn.role in ("system", "developer"):
-            wishes.append(turn.text.strip())
-        else:
-            spoken.append(turn)
-    last = max((number for number, turn in enumerate(spoken) if turn.role == "user"), default=-1)
-    if last < 0:
-        raise refused(param, "there is no request; send a user message with some text", "invalid_value")
-    request = spoken.pop(last)
-    return Conversation(request.text.strip(), "\n\n".join(wishes), bounded(spoken))
-
-
-def bounded(turns: Sequence[ChatTurn]) -> tuple[ChatTurn, ...]:
-    """The latest of these turns, as far as there is room for them."""
-    recent: list[ChatTurn] = []
-    room = MAX_EARLIER
-    for turn in reversed(turns):
-        text = turn.text if len(turn.text) <= MAX_TURN else f"{turn.text[: MAX_TURN - 2]} …"
-        room -= len(text)
-        if room < 0:
-            break
-        recent.append(structs.replace(turn, text=text))
-    return tuple(reversed(recent))
+# --- what was said
 
 
 def read_turns(
     messages: Sequence[MessageSent], param: str, earlier_calls: Sequence[ev.CallerToolCall] = ()
 ) -> list[ChatTurn]:
-    """What was said, what was called and what that returned. Files are not read here.
+    """What was said, what was called and what that returned. Files are only counted here.
 
     `earlier_calls` were made before these messages; their results may be among them.
     """
@@ -353,7 +282,7 @@ def read_turns(
             if message.role in ("tool", "function"):
                 turns.append(_returned(calls, message.tool_call_id or message.name, text))
                 continue
-            turns.append(ChatTurn(message.role, text))
+            turns.append(ChatTurn(message.role, text, files=_count_files(message.content)))
             for call in message.tool_calls or ():
                 calls[call.id] = _call_text(call.function.name, call.function.arguments)
                 turns.append(ChatTurn("assistant", describe_call(call.function.name, call.function.arguments)))
@@ -372,6 +301,10 @@ def _call_text(name: str, arguments: str) -> str:
 def _returned(calls: Mapping[str, str], call: str, text: str) -> ChatTurn:
     """A result names its call with the arguments: of several calls of one tool, results may come in any order."""
     return ChatTurn("tool", f"{calls.get(call, call)} returned: {text}" if call else text)
+
+
+def _count_files(content: Content) -> int:
+    return sum(part.get("type") in FILE_PARTS for part in content) if isinstance(content, list) else 0
 
 
 def _text(content: Content, param: str) -> str:
