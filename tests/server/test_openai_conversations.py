@@ -21,7 +21,7 @@ def request_of(question: Question) -> str:
 
 def test_a_picture_without_words_is_the_request(tmp_path: Path) -> None:
     with desk(tmp_path, "Done.") as (server, fake):
-        messages = [*said(ORDER, "Paid."), {"role": "user", "content": PICTURE}]
+        messages: Any = [*said(ORDER, "Paid."), {"role": "user", "content": PICTURE}]
         client(server).chat.completions.create(model="desk", messages=messages)
         assert ORDER not in request_of(fake.questions[0])
         assert ORDER in fake.questions[0].user
@@ -44,12 +44,11 @@ def test_a_picture_without_words_is_the_request_of_a_response(tmp_path: Path) ->
 
 @pytest.mark.parametrize("last", ["", "  \n", [{"type": "text", "text": " "}]])
 def test_a_blank_last_message_is_refused_and_pays_nothing_again(tmp_path: Path, last: Any) -> None:
+    messages: Any = [*said(ORDER, "Paid."), {"role": "user", "content": last}]
     with desk(tmp_path, "Done.") as (server, fake):
         calling = client(server)
         with pytest.raises(openai.BadRequestError, match="the last user message is blank"):
-            calling.chat.completions.create(
-                model="desk", messages=[*said(ORDER, "Paid."), {"role": "user", "content": last}]
-            )
+            calling.chat.completions.create(model="desk", messages=messages)
         assert fake.questions == []
 
 

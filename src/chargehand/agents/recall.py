@@ -20,7 +20,16 @@ from chargehand.engine.state import Step
 from chargehand.errors import Invalid, Refused, StoreError, Unknown
 from chargehand.memory.blocks import LIMIT, Block
 from chargehand.memory.catalog import Attached
-from chargehand.memory.conversations import Turn, behind, chat_due, due, fitting, plain_summary, summary_turn
+from chargehand.memory.conversations import (
+    Turn,
+    behind,
+    chat_due,
+    due,
+    fitting,
+    plain_summary,
+    split_summary,
+    summary_turn,
+)
 from chargehand.memory.edits import splice
 from chargehand.memory.session import OpenMemory
 from chargehand.models.messages import Message, Request, Settings, new_nonce, wrap
@@ -28,6 +37,7 @@ from chargehand.models.model import Model
 from chargehand.models.request_facts import Said, Shown
 from chargehand.models.token_count import TokenRates, measure
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
+from chargehand.text.left_out import cut_text, left_out
 
 _LONGEST = 4000  # characters of a turn
 _MAX_TURNS = 200
@@ -381,12 +391,9 @@ class Recall(Struct, eq=False):
     ) -> tuple[str, Amount | None]:
         if not summarizer.uses_model:
             return plain_summary(turns), NOTHING
-        quoted = turns
-        if self._is_chat:  # thousands of short turns would be more frames than text
-            quoted = turns[-max(1, self._summary_room // (2 * _FRAME)) :]
         system = Message("system", summarizer.prompts.text("summary"))
         reservation.request = structs.replace(
-            _SUMMARY, messages=(system, Message("user", _quote(quoted, self._summary_room, self.known)))
+            _SUMMARY, messages=(system, Message("user", quote_for_summary(turns, self._summary_room, self.known)))
         )
         try:
             reply, used = await summarizer.spending.call(reservation, self.context)
@@ -394,19 +401,35 @@ class Recall(Struct, eq=False):
             self.context.note(f"earlier tasks are summarised without a model: {error}")
             return plain_summary(turns), error.used
         text = reply.text.strip() if reply.finish not in ("refused", "length") else ""
-        return text[:_LONGEST] or plain_summary(turns), used
+        return cut_text(text, _LONGEST) or plain_summary(turns), used
 
 
-def _quote(turns: Sequence[Turn], room: int, rates: TokenRates) -> str:
-    """The turns, oldest first, each cut so that it takes no more than its share of so many tokens."""
+def quote_for_summary(turns: Sequence[Turn], room: int, rates: TokenRates) -> str:
+    """Return what a summary is made from, in about so many tokens.
+
+    The former summary is first and may take half of them: nothing else has what it stands for. The turns since, oldest
+    first, share the rest. Where they are more frames than text, the newest are quoted and the others counted.
+    """
     nonce = new_nonce()
-    share = max(1, room // len(turns))
     parts: list[str] = []
-    for turn in turns:
-        most = rates.bound(measure(turn.text))
-        text = turn.text if most <= share else turn.text[: len(turn.text) * share // most]
+    former, recent = split_summary(turns)
+    if former is not None:
+        text = _cut_to(former.text, room // 2, rates)
+        parts.append(wrap(nonce, "the summary so far; what it says stays in the new one", text))
+        room -= min(room // 2, rates.bound(measure(text)))
+    quoted = recent[-max(1, room // (2 * _FRAME)) :]
+    if len(quoted) < len(recent):
+        parts.append(left_out(len(recent) - len(quoted), "turn"))
+    for turn in quoted:
+        text = _cut_to(turn.text, max(1, room // len(quoted)), rates)
         parts.append(wrap(nonce, f"{turn.role}, turn {turn.number}", text))
     return "\n\n".join(parts)
+
+
+def _cut_to(text: str, share: int, rates: TokenRates) -> str:
+    """Return a text, or its beginning in so many tokens and how much of it is left out."""
+    most = rates.bound(measure(text))
+    return text if most <= share else cut_text(text, len(text) * share // most)
 
 
 def _space(turns: Sequence[Turn], room: int, rates: TokenRates) -> int:
