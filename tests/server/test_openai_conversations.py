@@ -1,5 +1,6 @@
 """What becomes of a conversation of an OpenAI client: its last message is the request, the others stay as they were."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +62,78 @@ def test_a_response_without_a_request_does_not_repeat_the_one_before(tmp_path: P
         with pytest.raises(openai.BadRequestError, match="send a user message with some text or a file"):
             calling.responses.create(model="desk", input=items, previous_response_id=first.id)
         assert fake.questions == []
+
+
+def test_turns_keep_their_numbers_when_the_first_are_left_out(tmp_path: Path) -> None:
+    turns = [f"RULE{number} holds. {'x' * 3000}" for number in range(1, 41)]
+    with desk(tmp_path, "Done.") as (server, fake):
+        reply = client(server).chat.completions.create(model="desk", messages=said(*turns, "Which was the first?"))
+        shown = re.findall(r'turn (\d+) \((user|assistant)\)">\nRULE(\d+) holds', fake.questions[0].user)
+    assert shown
+    assert all(number == rule for number, _, rule in shown)
+    assert shown[-1][2] == "40"
+    left = int(shown[0][2]) - 1
+    assert f"… {left} earlier turns are left out here: only the client has them …" in fake.questions[0].user
+    assert extra(reply)["left_out_turns"] == left
+
+
+def test_a_turn_that_is_cut_says_how_much_is_left_out(tmp_path: Path) -> None:
+    with desk(tmp_path, "Done.") as (server, fake):
+        order = f"Pay all. {'x' * 20_000} Except Ott."
+        reply = client(server).chat.completions.create(model="desk", messages=said(order, "Paid.", "And now?"))
+        found = re.search(r"(x+) … ([\d,]+) characters are left out here", fake.questions[0].user)
+    assert found is not None
+    assert int(found[2].replace(",", "")) + len(found[1]) == len(order) - len("Pay all. ")
+    assert "left_out_turns" not in extra(reply)
+
+
+def test_numbers_go_on_from_one_response_to_the_next(tmp_path: Path) -> None:
+    with desk(tmp_path, f"Done. {'y' * 3000}") as (server, fake):
+        calling = client(server)
+        response = calling.responses.create(model="desk", input=f"ASK0 {'x' * 3000}")
+        for number in range(1, 9):
+            fake.questions.clear()
+            words = f"ASK{number} {'x' * 3000}"
+            response = calling.responses.create(model="desk", input=words, previous_response_id=response.id)
+        shown = re.findall(r'turn (\d+) \(user\)">\nASK(\d+)', fake.questions[0].user)
+    assert shown
+    assert [int(turn) for turn, _ in shown] == [2 * int(ask) + 1 for _, ask in shown]
+    assert extra(response)["left_out_turns"] > 0
+    assert f"… {extra(response)['left_out_turns']} earlier turns are left out here" in fake.questions[0].user
+
+
+def test_speakers_are_named(tmp_path: Path) -> None:
+    messages: Any = [
+        {"role": "user", "name": "ann", "content": "My seat is 12A."},
+        {"role": "user", "name": "bob", "content": "My seat is 30F."},
+        {"role": "user", "name": "bob", "content": "Which is my seat?"},
+    ]
+    with desk(tmp_path, "Done.") as (server, fake):
+        client(server).chat.completions.create(model="desk", messages=messages)
+        text = fake.questions[0].user
+        assert 'turn 1 (user ann)">\nMy seat is 12A.' in text
+        assert 'turn 2 (user bob)">\nMy seat is 30F.' in text
+        assert "Which is my seat?\n\n(This message is from bob.)" in request_of(fake.questions[0])
+
+
+def test_system_items_hold_for_the_next_responses_and_instructions_do_not(tmp_path: Path) -> None:
+    rule = {"role": "system", "content": "Never name prices."}
+    items: Any = [rule, {"role": "user", "content": "Hello."}]
+    with desk(tmp_path, "Done.") as (server, fake):
+        calling = client(server)
+        response = calling.responses.create(model="desk", input=items, instructions="Be short.")
+        assert "Be short." in request_of(fake.questions[0])
+        for words in ("What does a tent cost?", "And a stove?"):
+            fake.questions.clear()
+            again: Any = [rule, {"role": "user", "content": words}]
+            response = calling.responses.create(model="desk", input=again, previous_response_id=response.id)
+            assert request_of(fake.questions[0]).count("Never name prices.") == 1
+            assert "Be short." not in fake.questions[0].user
+        fake.questions.clear()
+        calling.responses.create(model="desk", input="And a lamp?", previous_response_id=response.id)
+        assert "Never name prices." in request_of(fake.questions[0])
+
+
+def extra(reply: Any) -> dict[str, Any]:
+    """What stands under `chargehand`."""
+    return reply.model_extra["chargehand"]

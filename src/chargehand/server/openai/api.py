@@ -335,7 +335,9 @@ class ChatWriter:
             more["tool_calls"] = [{"index": index, **chat_call(call)} for index, call in enumerate(answer.calls)]
         if answer.refusal:
             more["refusal"] = answer.refusal
-        last = (self._chunk(more) if more else b"") + self._chunk({}, answer.finish, describe(answer.document))
+        last = (self._chunk(more) if more else b"") + self._chunk(
+            {}, answer.finish, describe(answer.document, left_out=answer.left_out)
+        )
         return last + self._event([], {"usage": chat_usage(answer)}) if self._head.usage else last
 
     def fail(self, problem: Problem) -> bytes:
@@ -541,7 +543,7 @@ async def create_chat(request: Request, tenant: Tenant) -> Response:
     check_attachments(target, attachments)
     stop = read_stops(sent.stop)
     files = await keep_attachments(tenant, attachments)
-    recorded_request = TeamRequest(target.id, target.worker, stop=stop, files=files)
+    recorded_request = TeamRequest(target.id, target.worker, stop=stop, files=files, left_out=conversation.left_out)
     call = Call(target, conversation, recorded_request, wanted, labels=sent.labels, asker=asker_of(request))
     if sent.stream:
         return await _stream(request, tenant, sent, call, lambda begun: ChatWriter(_chat_head(begun.recorded, sent)))
@@ -670,10 +672,9 @@ def _response_head(tenant: Tenant, stored: TeamRequest, shown: RunPart) -> Respo
 
 async def _response_call(tenant: Tenant, sent: ResponseSent, target: TeamTarget) -> Call:
     items = [MessageSent("user", sent.input)] if isinstance(sent.input, str) else sent.input
-    wishes = [ChatTurn("system", sent.instructions)] if sent.instructions else []
     earlier = await _earlier(tenant, sent.previous_response_id) if sent.previous_response_id else _Earlier()
     turns = read_turns(items, "input", earlier.calls)
-    conversation = read_conversation([*wishes, *turns], "input", earlier.turns)
+    conversation = read_conversation(turns, "input", earlier.turns, sent.instructions or "")
     is_stored = sent.store is not False
     wanted = response_format(sent)
     check_target(target, wanted)
@@ -690,6 +691,7 @@ async def _response_call(tenant: Tenant, sent: ResponseSent, target: TeamTarget)
         background=bool(sent.background),
         metadata=sent.metadata,
         files=files,
+        left_out=conversation.left_out,
     )
     return Call(target, conversation, request, wanted, labels=sent.labels)
 

@@ -282,7 +282,8 @@ def read_turns(
             if message.role in ("tool", "function"):
                 turns.append(_returned(calls, message.tool_call_id or message.name, text))
                 continue
-            turns.append(ChatTurn(message.role, text, files=_count_files(message.content)))
+            files = _count_files(message.content)
+            turns.append(ChatTurn(message.role, text, files=files, name=message.name))
             for call in message.tool_calls or ():
                 calls[call.id] = _call_text(call.function.name, call.function.arguments)
                 turns.append(ChatTurn("assistant", describe_call(call.function.name, call.function.arguments)))
@@ -345,6 +346,8 @@ class TeamRequest(Struct, frozen=True, omit_defaults=True):
     stop: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     """Ids of the files in it, which a next request goes on from, too."""
+    left_out: int = 0
+    """How many of the earliest turns of its conversation the team was not given."""
 
     def to_record(self, digest: str) -> ev.ClientRequest:
         return ev.ClientRequest(_API, Raw(msgspec.json.encode(self)), digest)
@@ -394,12 +397,17 @@ def error_of(problem: Problem) -> Json:
     return {**error, "chargehand": describe(problem.document)} if isinstance(problem, RunProblem) else error
 
 
-def describe(document: RunDocument, notice: str = "") -> Json:
-    """Return what stands under `chargehand`: how the run stands, and what it asks; its answer has a field already."""
+def describe(document: RunDocument, notice: str = "", left_out: int = 0) -> Json:
+    """Return what stands under `chargehand`: how the run stands, and what it asks; its answer has a field already.
+
+    `left_out` is how many of the earliest turns the team was not given.
+    """
     fields = document_data(document)
     about: Json = {**fields, "ending": fields.pop("state")}
     if document.question is not None:
         about["question"] = question_data(document.question)
+    if left_out:
+        about["left_out_turns"] = left_out
     return {**about, "notice": notice} if notice else about
 
 
@@ -439,6 +447,8 @@ class TeamAnswer(Struct, frozen=True):
     """Calls that the client is to make."""
     refusal: str = ""
     """Why there is no answer in the wanted format."""
+    left_out: int = 0
+    """How many of the earliest turns of the conversation the team was not given."""
 
     @property
     def content(self) -> str | None:
@@ -483,6 +493,7 @@ def answer_of(part: RunPart) -> TeamAnswer:
         cut="max_output_tokens" if state.answer_cut else document.reason if is_cut_short else "",
         calls=() if state.answer_written is None else state.answer_written.calls,
         refusal=refusal,
+        left_out=0 if request is None else request.left_out,
     )
 
 
@@ -608,7 +619,7 @@ def chat_completion(head: ChatHead, answer: TeamAnswer, notice: str, thoughts: s
         message["reasoning_content"] = "\n".join(filter(None, (notice, thoughts)))
     choice: Json = {"index": 0, "message": message, "finish_reason": answer.finish, "logprobs": None}
     completion = head.begin("chat.completion", [choice])
-    return {**completion, "usage": chat_usage(answer), "chargehand": describe(answer.document, notice)}
+    return {**completion, "usage": chat_usage(answer), "chargehand": describe(answer.document, notice, answer.left_out)}
 
 
 def worker_thoughts(entries: Sequence[Entry]) -> str:
@@ -686,7 +697,7 @@ class ResponseHead(Struct, frozen=True):
         }
         status = "incomplete" if answer.incomplete else "completed"
         details = {"reason": answer.incomplete} if answer.incomplete else None
-        about = describe(answer.document, self.notice)
+        about = describe(answer.document, self.notice, answer.left_out)
         return self.response(status, output, usage=usage, incomplete_details=details, chargehand=about)
 
     def failed(self, problem: Problem) -> Json:
