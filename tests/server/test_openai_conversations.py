@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import httpx
 import openai
 import pytest
 
@@ -137,3 +138,23 @@ def test_system_items_hold_for_the_next_responses_and_instructions_do_not(tmp_pa
 def extra(reply: Any) -> dict[str, Any]:
     """What stands under `chargehand`."""
     return reply.model_extra["chargehand"]
+
+
+def test_deleting_a_run_names_the_later_runs_that_hold_its_words(tmp_path: Path) -> None:
+    with desk(tmp_path, "Done.") as (server, _):
+        calling = client(server)
+        first = calling.responses.create(model="desk", input="My IBAN is DE02 1203.")
+        second = calling.responses.create(model="desk", input="Thanks.", previous_response_id=first.id)
+        other = calling.responses.create(model="desk", input="Hello.")
+        branch = calling.responses.create(model="desk", input="And?", previous_response_id=first.id)
+        third = calling.responses.create(model="desk", input="Bye.", previous_response_id=second.id)
+        calling.responses.create(model="desk", input="Bye.", previous_response_id=other.id)
+        runs = [each.id.removeprefix("resp_") for each in (first, second, branch, third)]
+        headers = {"Authorization": f"Bearer {server.token}"}
+        with httpx.Client(base_url=server.url, headers=headers) as http:
+            told = http.delete(f"/api/runs/{runs[0]}").json()
+            assert told == {"runs": [runs[0]], "kept_in": runs[1:]}
+            for run in told["kept_in"]:
+                http.delete(f"/api/runs/{run}").raise_for_status()
+        with pytest.raises(openai.NotFoundError):
+            calling.responses.create(model="desk", input="Who am I?", previous_response_id=third.id)
