@@ -1,5 +1,6 @@
 """What becomes of a conversation of an OpenAI client: its last message is the request, the others stay as they were."""
 
+import base64
 import re
 from pathlib import Path
 from typing import Any
@@ -158,3 +159,37 @@ def test_deleting_a_run_names_the_later_runs_that_hold_its_words(tmp_path: Path)
                 http.delete(f"/api/runs/{run}").raise_for_status()
         with pytest.raises(openai.NotFoundError):
             calling.responses.create(model="desk", input="Who am I?", previous_response_id=third.id)
+
+
+def picture(colour: str) -> dict[str, Any]:
+    """A picture that differs by its colour."""
+    chart = base64.b64encode(base64.b64decode(_PIXEL) + colour.encode()).decode()
+    return {"type": "input_image", "image_url": f"data:image/png;base64,{chart}"}
+
+
+def message(text: str, *files: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "input_text", "text": text}, *files]}
+
+
+def test_pictures_are_told_with_their_turns(tmp_path: Path) -> None:
+    def turns_shown(question: Question) -> list[str]:
+        return re.findall(r'file file \(image/png, file-\w+\)([^"]*)"', question.user)
+
+    ok = {"role": "assistant", "content": "Ok."}
+    items: Any = [message("Ann's badge.", picture("red")), ok, message("Bob's.", picture("blue")), ok]
+    items.append(message("Bob has Ann's now. Whose is this?", picture("red"), picture("green")))
+    with desk(tmp_path, "Done.") as (server, fake):
+        calling = client(server)
+        first = calling.responses.create(model="desk", input=items)
+        assert turns_shown(fake.questions[0]) == [", sent in turns 1 and 5", ", sent in turn 3", ""]
+        fake.questions.clear()
+        more: Any = [message("And these?", picture("blue"))]
+        calling.responses.create(model="desk", input=more, previous_response_id=first.id)
+        assert turns_shown(fake.questions[0]) == [
+            ", sent in turns 1 and 5",
+            ", sent in turns 3 and 7",
+            ", sent in turn 5",
+        ]
+        fake.questions.clear()
+        calling.responses.create(model="desk", input=[message("Alone.", picture("red"))])  # pyright: ignore[reportArgumentType] - plain data
+        assert turns_shown(fake.questions[0]) == [""]

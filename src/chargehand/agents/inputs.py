@@ -380,9 +380,16 @@ def show_inputs(
         parts.append(wrap(nonce, origin_of(result), text))
     for image in input_images(brief):
         text = "This picture stands beside this message." if with_images else "A picture. You are not shown it."
-        parts.append(wrap(nonce, f"file {image.name} ({image.media_type}, {image.id})", text))
+        sent = f", {describe_turns(image.turns)}" if image.turns else ""
+        parts.append(wrap(nonce, f"file {image.name} ({image.media_type}, {image.id}){sent}", text))
     parts.extend(gap_text(gap, nonce) for gap in gaps)
     return ShownInputs("\n\n".join(parts), inputs, gaps, rest_by_handle)
+
+
+def describe_turns(turns: Sequence[int]) -> str:
+    """Return in which turns a file was sent, in words."""
+    *others, last = map(str, dict.fromkeys(turns))
+    return f"sent in turns {', '.join(others)} and {last}" if others else f"sent in turn {last}"
 
 
 def input_images(brief: Brief) -> tuple[FileReference, ...]:

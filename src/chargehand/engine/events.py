@@ -77,6 +77,8 @@ class FileReference(Struct, frozen=True, gc=False, omit_defaults=True):
     """What is in it, such as `image/png` or `text/csv`."""
     size: int
     """How many bytes it has."""
+    turns: tuple[int, ...] = ()
+    """The numbers of the turns it was sent in; empty: with the request, or it is not known."""
 
 
 class Material(Struct, frozen=True, omit_defaults=True):

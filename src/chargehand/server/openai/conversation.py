@@ -68,6 +68,8 @@ class Conversation(Struct, frozen=True):
     instructions: str = ""
     """They hold for this request only."""
     earlier: tuple[ChatTurn, ...] = ()
+    file_turns: tuple[int, ...] = ()
+    """Of each file that came with the last messages, in order, the number of its turn; 0: it came with a rule."""
 
     @property
     def turns(self) -> tuple[ChatTurn, ...]:
@@ -121,12 +123,18 @@ def read_conversation(
     request = spoken[last]
     numbered = _number([turn for turn in spoken if not turn.is_blank])
     place = sum(not turn.is_blank for turn in spoken[:last])
+    new = iter(numbered[sum(not turn.is_blank for turn in spoken[:said_before]) :])
+    file_turns: list[int] = []
+    for turn in turns:
+        number = 0 if turn.is_rule or turn.is_blank else next(new).number
+        file_turns += [number] * turn.files
     rules = {turn.text.strip(): turn for turn in (*before, *turns) if turn.is_rule and turn.text.strip()}
     return Conversation(
         request=structs.replace(numbered[place], text=request.text.strip()),
         rules=tuple([ChatTurn("system", text) for text in rules]),
         instructions=instructions.strip(),
         earlier=bounded([*numbered[:place], *numbered[place + 1 :]]),
+        file_turns=tuple(file_turns),
     )
 
 

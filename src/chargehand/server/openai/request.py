@@ -279,10 +279,10 @@ def read_turns(
             if not message.role:
                 raise refused(place, "a message needs a role")
             text = _text(message.content, f"{place}.content")
-            if message.role in ("tool", "function"):
-                turns.append(_returned(calls, message.tool_call_id or message.name, text))
-                continue
             files = _count_files(message.content)
+            if message.role in ("tool", "function"):
+                turns.append(_returned(calls, message.tool_call_id or message.name, text, files))
+                continue
             turns.append(ChatTurn(message.role, text, files=files, name=message.name))
             for call in message.tool_calls or ():
                 calls[call.id] = _call_text(call.function.name, call.function.arguments)
@@ -299,9 +299,9 @@ def _call_text(name: str, arguments: str) -> str:
     return f"{name} with {arguments}"
 
 
-def _returned(calls: Mapping[str, str], call: str, text: str) -> ChatTurn:
+def _returned(calls: Mapping[str, str], call: str, text: str, files: int = 0) -> ChatTurn:
     """A result names its call with the arguments: of several calls of one tool, results may come in any order."""
-    return ChatTurn("tool", f"{calls.get(call, call)} returned: {text}" if call else text)
+    return ChatTurn("tool", f"{calls.get(call, call)} returned: {text}" if call else text, files)
 
 
 def _count_files(content: Content) -> int:
@@ -346,6 +346,8 @@ class TeamRequest(Struct, frozen=True, omit_defaults=True):
     stop: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     """Ids of the files in it, which a next request goes on from, too."""
+    file_turns: dict[str, tuple[int, ...]] = {}
+    """By the id of a file, the numbers of the turns it was sent in."""
     left_out: int = 0
     """How many of the earliest turns of its conversation the team was not given."""
 
