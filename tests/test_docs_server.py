@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from chargehand.server.idempotency import REPEATED_FOR
-from chargehand.server.openai.request import MAX_EARLIER, MAX_TURN
+from chargehand.server.openai.conversation import MAX_EARLIER, MAX_TURN
 from chargehand.server.settings import ServerLimits
 from tests.server.running import Running, running, settings_in
 

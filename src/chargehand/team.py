@@ -754,10 +754,15 @@ class Team:
         async with self._examples(journal) as opened:
             return await opened.route_examples(self.name).list()
 
-    async def clear_route_examples(self, journal: StoreUrl | None = None) -> int:
-        """Remove all confirmed examples of this team; how many there were."""
+    async def clear_route_examples(self, journal: StoreUrl | None = None, *, run: str = "") -> int:
+        """Remove confirmed examples of this team and return how many there were.
+
+        Args:
+            journal: Another journal than its own.
+            run: The run whose request they are; empty: all examples.
+        """
         async with self._examples(journal) as opened:
-            return await opened.route_examples(self.name).clear()
+            return await opened.route_examples(self.name).clear(run)
 
 
 def _with_timeout(policy: Policy, timeout: WrittenDuration | None) -> Policy:

@@ -439,7 +439,8 @@ def test_a_handle_means_the_same_text_however_much_is_dropped() -> None:
         history.add(Message("tool", f'<data ab12 from "x">\n{number} ' + f"text{number} " * 100, call=f"c{number}"))
         history.fit()
         for message in history.messages:
-            if found := re.search(r"handle='([^']+)'", message.text):
+            found = re.search(r"handle='([^']+)'", message.text)
+            if found and message.role == "tool":
                 assert history.kept[found[1]].startswith(message.text[:300])
                 assert message.text.endswith("</data ab12>")
     assert len(history.kept) > 5

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand import Memory, Plan, Policy, Reply, ScriptedModel, Supervisor, Task, Team, ToolCall, Worker
+from chargehand import Archive, Memory, Plan, Policy, Reply, ScriptedModel, Supervisor, Task, Team, ToolCall, Worker
 from chargehand.engine.policy import Retry
 from chargehand.memory.conversations import Turn, scope_of
 from chargehand.models.messages import Request
@@ -52,6 +52,27 @@ async def test_a_worker_is_shown_the_turns_of_its_scope_only(asked: Mapping[str,
         await team.run("What do you know?", labels=asked)
     # its own task has the text as well
     assert told(model).count(IBAN) == (2 if is_shown else 1)
+
+
+async def test_what_a_worker_files_for_two_users_is_two_passages() -> None:
+    def file(request: Request) -> Line:
+        if request.messages[-1].role == "tool":
+            return "Noted."
+        return Reply(
+            calls=(ToolCall("1", "archival_memory_insert", '{"content": "Allergic to nuts."}'),), finish="tools"
+        )
+
+    plan = Plan((Task("t1", "Note it.", "agent"),), "forward")
+    worker = Worker("agent", "notes", model=ScriptedModel(file), archives={"facts": "append"})
+    memory = Memory(archives=[Archive("facts", embedding="words")])
+    team = Team([worker], supervisor=Supervisor(plan=plan), memory=memory, name="desk")
+    async with team, team.remembering() as opened:
+        for number, user in enumerate(("ann", "bob", "ann")):
+            await team.run("Note it.", run=f"r{number}", labels={"user": user})
+        [facts] = await opened.catalog.find(Archive, name="facts")
+        passages = await opened.catalog.passages(facts.id)
+    assert [passage.origin.run for passage in passages] == ["r0", "r1"]
+    assert passages[0].origin.scope == scope_of({"user": "ann"})
 
 
 async def test_runs_without_such_a_label_share_one_conversation() -> None:

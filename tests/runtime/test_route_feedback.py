@@ -16,7 +16,7 @@ from chargehand.journal import protocol
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import RouteExample
 from chargehand.journal.sqlite import SqliteJournal
-from chargehand.journal.store import opened_journal
+from chargehand.journal.store import opened_journal, prune_runs
 from chargehand.models.messages import Request
 from chargehand.models.request_facts import Answering, Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
@@ -85,6 +85,19 @@ async def test_a_refuted_route_goes_elsewhere_and_a_confirmed_one_stays() -> Non
     ]
     assert await team.clear_route_examples() == 2
     assert workers(await team.run(SIMILAR)) == ["repairs"]
+
+
+async def test_the_examples_of_a_run_are_deleted_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    team = shop(path)
+    runs = [(await team.run(request)).run for request in (REQUEST, SIMILAR)]
+    for run in runs:
+        await team.feedback(run, good=True)
+    assert prune_runs(path, runs[:1]).runs == (runs[0],)
+    assert [example.request for example in await team.route_examples()] == [SIMILAR]
+    assert await team.clear_route_examples(run="none") == 0
+    assert await team.clear_route_examples(run=runs[1]) == 1
+    assert await team.route_examples() == ()
 
 
 async def test_what_is_said_later_of_the_same_run_or_request_counts() -> None:

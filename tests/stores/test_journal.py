@@ -384,6 +384,10 @@ async def test_route_examples_are_kept_by_team(journal: Journal) -> None:
     assert await journal.route_examples("desk").list() == (example,)
     assert await journal.route_examples("other").list() == ()
     assert await journal.example_teams() == ["desk"]
+    other = RouteExample("what did it cost", "clerk", "feedback", "r2", AT)
+    await journal.route_examples("desk").record("r2", "feedback", [other])
+    assert await journal.route_examples("desk").clear("r") == 1
+    assert await journal.route_examples("desk").list() == (other,)
     assert await journal.route_examples("desk").clear() == 1
     assert await journal.example_teams() == []
 

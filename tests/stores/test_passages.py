@@ -92,6 +92,31 @@ async def test_the_same_text_is_kept_once_and_tags_are_joined(catalog: Catalog) 
     assert await catalog.count(where) == (2, 0)
 
 
+@pytest.mark.parametrize(
+    ("ann", "bob"),
+    [
+        (Origin("worker", "ann"), Origin("worker", "bob")),
+        (Origin("person", "ann"), Origin("worker", "ann")),
+        (Origin("team", source="ann.txt"), Origin("team", source="bob.txt")),
+        (Origin("worker", "desk", scope="user-1"), Origin("worker", "desk", scope="user-2")),
+        (Origin("worker", "desk", run="r1", scope="user-1"), Origin("worker", "desk", run="r2")),
+    ],
+)
+async def test_the_same_text_of_two_origins_is_two_passages(catalog: Catalog, ann: Origin, bob: Origin) -> None:
+    where = await archive(catalog)
+    text = "I am allergic to nuts."
+    passages = [Passage(text, metadata={"at": at}, origin=each) for at, each in enumerate((ann, bob))]
+    one, two = await catalog.insert(where, passages)
+    assert one.new
+    assert two.new
+    assert [passage.origin for passage in await catalog.passages(where)] == [ann, bob]
+    later = [Passage(text, origin=replace(each, run="r9")) for each in (bob, ann)]
+    assert [each.id for each in await catalog.insert(where, later)] == [two.id, one.id], "another run adds no copy"
+    await catalog.forget(where, [one.id])
+    [left] = await catalog.passages(where)
+    assert (left.id, left.origin, left.metadata) == (two.id, bob, {"at": 1})
+
+
 async def test_the_same_text_may_be_in_two_archives_and_case_matters(catalog: Catalog) -> None:
     one = await archive(catalog, "text", "Text")
     two = await archive(catalog, "text")

@@ -15,7 +15,7 @@ from chargehand.engine.events import Entry, RunEnded
 from chargehand.errors import Corrupt, Fenced, Refused, RunBusy, RunUnknown, StoreUnavailable
 from chargehand.journal import postgres_listener, postgres_notices
 from chargehand.journal.postgres import PostgresJournal, tenants_with_open_runs
-from chargehand.journal.protocol import Journal, Lease
+from chargehand.journal.protocol import Journal, Lease, RouteExample
 from chargehand.journal.store import (
     back_up,
     examine_journal,
@@ -249,7 +249,11 @@ async def test_a_journal_is_read_and_pruned_without_being_opened(empty_database:
     assert [row.run for row in list_open_runs(empty_database)] == ["held"]
     assert numbers(read_run(empty_database, "ended", after=1)) == [2]
     assert read_readable(empty_database, "held").entries == entries(1)
+    confirmed = [RouteExample("whose is it", "clerk", "feedback", run) for run in ("held", "ended")]
+    for example in confirmed:
+        await journal.route_examples("desk").record(example.run, "feedback", [example])
     pruned = prune_runs(empty_database, ["held", "ended", "none"])
+    assert await journal.route_examples("desk").list() == (confirmed[0],), "a deleted run is no example any more"
     assert (pruned.runs, pruned.held) == (("ended",), ("held",))
     with pytest.raises(Refused, match="pg_dump"):
         back_up(empty_database, tmp_path / "copy")

@@ -50,7 +50,8 @@ _MAX_GAPS = 5
 _WRITES = ("append", "write")
 _PATIENCE: Seconds = 30 * 86_400.0
 """How long an unfinished run may wait. The time it works is bounded by its worker's `timeout`, for each attempt."""
-_MAX_RUNS = 20  # of one worker at a time; what is due beyond that follows the next time
+MAX_RUNS = 20
+"""Runs of one background worker at a time; what is due beyond that follows the next time."""
 _FARTHEST = 100  # of the team's latest runs that are looked at, or four times `every`; older turns are never new
 _FARTHEST_OF_ALL = 10_000  # runs of any team
 TRIES = 3
@@ -167,7 +168,7 @@ async def run_due(
     async with AsyncExitStack() as stack:
         runner: Runner | None = None
         for agent, every in team.background_agents:
-            for _ in range(_MAX_RUNS):
+            for _ in range(MAX_RUNS):
                 due = await find_due(journal, team.name, agent.name, every)
                 if due is None:
                     break
@@ -192,7 +193,7 @@ async def _drive(team: BackgroundTeam, runner: Runner, agent: Agent, due: DueRun
         if due.resumes:
             outcome = await runner.resume(due.run)
         else:
-            request = await _request(team, journal, agent, due)
+            request = await background_request(team, journal, agent, due)
             outcome = await runner.start(due.run, request, also=team.budget_notes())
     except RunBusy:
         return None
@@ -206,8 +207,8 @@ async def _drive(team: BackgroundTeam, runner: Runner, agent: Agent, due: DueRun
     return BackgroundRun(agent.name, outcome, due.turns)
 
 
-async def _request(team: BackgroundTeam, journal: Journal, agent: Agent, due: DueRun) -> ev.RunRequested:
-    """The turns as they were, for one worker alone, within the team's budget for a run."""
+async def background_request(team: BackgroundTeam, journal: Journal, agent: Agent, due: DueRun) -> ev.RunRequested:
+    """Return the request of a background run: turns as they were, for one worker, within the budget of the team."""
     now = time.time()
     count = len(due.turns)
     base = team.request(f"{agent.name} looks back on {count} turn{'' if count == 1 else 's'}.", now)

@@ -28,6 +28,7 @@ from chargehand.models.token_count import (
     together,
     without,
 )
+from chargehand.text.left_out import left_out
 from chargehand.tools.calling import capped
 from chargehand.tools.tool import CAP
 
@@ -41,6 +42,7 @@ _SAME_NONCE = "d0a1b2c3d4e5f6a7"
 _RECENT = 6
 _EXCERPT = 300
 _NOT_SHOWN_ANY_MORE = "(Its pictures and PDFs are not shown any more.)"
+_LEFT_OUT_CALLS = "left-out-calls"  # the handle of a list of the calls that are not shown any more
 
 
 def same_nonce(text: str, nonce: str) -> str:
@@ -73,7 +75,12 @@ class WorkerHistory:
         "_beside",
         "_chain",
         "_characters",
+        "_dropped_calls",
+        "_dropped_turns",
         "_end",
+        "_handles",
+        "_heads",
+        "_how_to_find",
         "_most_short",
         "_pinned",
         "_rates",
@@ -97,6 +104,11 @@ class WorkerHistory:
         """
         self.messages: list[Message] = list(brief)
         self._pinned = 2  # messages of the brief
+        self._heads = 0  # messages of it that stand for earlier turns which are not shown
+        self._how_to_find = ""
+        self._dropped_turns = 0
+        self._dropped_calls: list[str] = []
+        self._handles: dict[str, str] = {}  # of shortened results, by the text that is shown
         self.kept: dict[str, str] = {}
         self._window = window
         self.nonce = nonce
@@ -185,9 +197,18 @@ class WorkerHistory:
         """What the model is told about itself, and its task."""
         return self.messages[0], self.messages[self._pinned - 1]
 
-    def reopen(self, brief: Sequence[Message]) -> None:
-        """Put another brief in the place of the first: what it shows has changed. Earlier turns stand in its middle."""
+    def reopen(self, brief: Sequence[Message], *, heads: int = 0, how_to_find: str = "") -> None:
+        """Put another brief in the place of the first: what it shows has changed.
+
+        Args:
+            brief: The system message, earlier turns and the task.
+            heads: How many messages after the system message stand for earlier turns that are not shown.
+            how_to_find: How the model reads what it is not shown of them; empty: it cannot.
+        """
         self._size = None
+        self._heads = heads
+        self._how_to_find = how_to_find
+        self._dropped_turns = 0
         self.messages[: self._pinned] = brief
         self._pinned = len(brief)
         self._count_files(brief)
@@ -228,33 +249,76 @@ class WorkerHistory:
                 message = Message("tool", text, call=message.call, is_error=message.is_error)
                 self._replace(at, message)
             if message.role == "tool" and len(message.text) > 2 * _EXCERPT:
-                handle = f"earlier-{len(self.kept) + 1}"  # not its place, which another message may take
-                self.keep(handle, message.text)
+                handle = self._keep_result(message.text)
                 text = (
                     f"{message.text[:_EXCERPT]}\n… shortened; the rest: read_more(handle={handle!r}, start={_EXCERPT})"
                     f"{self._end}"
                 )
+                self._handles[text] = handle
                 self._replace(at, Message("tool", text, call=message.call, is_error=message.is_error))
             if self.tokens <= room:
                 return
 
+    def _keep_result(self, text: str) -> str:
+        """Keep a result that is not shown whole any more, and return its handle."""
+        handle = f"earlier-{len(self.kept) + 1}"  # not its place, which another message may take
+        self.keep(handle, text)
+        return handle
+
     def _drop_turns(self, room: int) -> None:
-        """Earlier turns go, the oldest first: what this attempt found counts for more."""
-        while self.tokens > room and self._pinned - 2 > _LEAST_TURNS:
-            self._size = without(self.size, self._measure(self.messages[1]))
-            del self.messages[1]
-            self._pinned -= 1
+        """Earlier turns go, the oldest first: what this attempt found counts for more. How many is told."""
+        first = 1 + self._heads
+        last = max(first, self._pinned - 1 - _LEAST_TURNS)
+        end = first
+        while self.tokens > room and end < last:
+            self._size = without(self.size, self._measure(self.messages[end]))
+            end += 1
+        if end == first:
+            return
+        del self.messages[first:end]
+        self._pinned -= end - first
+        is_told = self._dropped_turns > 0
+        self._dropped_turns += end - first
+        words = left_out(self._dropped_turns, "earlier turn", self._how_to_find)
+        if is_told:
+            self._replace(first - 1, Message("user", words))
+        else:
+            self._insert(first, Message("user", words))
+            self._heads += 1
+            self._pinned += 1
 
     def _drop(self, room: int) -> None:
-        """Whole exchanges go, oldest first: a call and its results stay or leave together."""
+        """Whole exchanges go, oldest first: a call and its results stay or leave together. How many calls is told."""
         while self.tokens > room:
-            end = next(
-                (at for at in range(self._pinned + 1, len(self.messages)) if self.messages[at].role != "tool"), 0
-            )
+            first = self._pinned + (1 if self._dropped_calls else 0)
+            end = next((at for at in range(first + 1, len(self.messages)) if self.messages[at].role != "tool"), 0)
             if not end or end >= len(self.messages) - 1:
                 return
-            self._size = without(self.size, self._measure_all(self.messages[self._pinned : end]))
-            del self.messages[self._pinned : end]
+            exchange = self.messages[first:end]
+            self._size = without(self.size, self._measure_all(exchange))
+            del self.messages[first:end]
+            self._list_calls(exchange, is_told=first > self._pinned)
+
+    def _list_calls(self, exchange: Sequence[Message], *, is_told: bool) -> None:
+        """Tell the model of calls that it is not shown any more: how many they are, and where it finds them."""
+        results = {message.call: message.text for message in exchange if message.role == "tool"}
+        for call in exchange[0].calls:
+            text = results.get(call.id, "")
+            handle = self._handles.pop(text, "") or self._keep_result(text)
+            self._dropped_calls.append(f"{call.name} with {call.arguments}: its result is {handle}")
+        if not self._dropped_calls:
+            return
+        self.keep(_LEFT_OUT_CALLS, "\n".join(self._dropped_calls))
+        how = f"read_more(handle={_LEFT_OUT_CALLS!r}, start=0) lists them with the handles of their results"
+        note = Message("user", left_out(len(self._dropped_calls), "earlier call", how))
+        if is_told:
+            self._replace(self._pinned, note)
+        else:
+            self._insert(self._pinned, note)
+
+    def _insert(self, at: int, message: Message) -> None:
+        self._size = together(self.size, self._measure(message))
+        self.messages.insert(at, message)
 
     def _replace(self, at: int, message: Message) -> None:
         self._size = together(without(self.size, self._measure(self.messages[at])), self._measure(message))
@@ -338,9 +402,17 @@ def show_inputs(
     for source in brief.inputs:
         file = source.file
         if file is not None and (source.value is None or file.id in shown):
-            parts.append(wrap(nonce, f"file {file.name} ({file.media_type}, {file.id})", _shown_text(file, shown)))
+            sent = f", {describe_turns(file.turns)}" if file.turns else ""
+            origin = f"file {file.name} ({file.media_type}, {file.id}){sent}"
+            parts.append(wrap(nonce, origin, _shown_text(file, shown)))
     parts.extend(gap_text(gap, nonce) for gap in gaps)
     return ShownInputs("\n\n".join(parts), inputs, gaps, rest_by_handle)
+
+
+def describe_turns(turns: Sequence[int]) -> str:
+    """Return in which turns a file was sent, in words."""
+    *others, last = map(str, dict.fromkeys(turns))
+    return f"sent in turns {', '.join(others)} and {last}" if others else f"sent in turn {last}"
 
 
 def _shown_text(file: FileReference, shown: Collection[str]) -> str:

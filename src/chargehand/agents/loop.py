@@ -230,7 +230,8 @@ class Attempt:
         if await recall.look(
             summarizer, count_tokens(system.text) + count_tokens(same_nonce(self._task.text, history.nonce))
         ):
-            history.reopen(recall.opening(system, self._task, history.nonce))
+            opening = recall.opening(system, self._task, history.nonce)
+            history.reopen(opening, heads=recall.heads, how_to_find=recall.memory.how_to_find)
             blocks = block_facts(recall.blocks.values())
             self._subject = structs.replace(self._subject, blocks=blocks, earlier=turn_facts(recall.turns))
             self._calls.seen = recall.versions

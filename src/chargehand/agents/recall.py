@@ -20,7 +20,16 @@ from chargehand.engine.state import Step
 from chargehand.errors import Invalid, Refused, StoreError, Unknown
 from chargehand.memory.blocks import LIMIT, Block
 from chargehand.memory.catalog import Attached
-from chargehand.memory.conversations import Turn, behind, chat_due, due, fitting, plain_summary, summary_turn
+from chargehand.memory.conversations import (
+    Turn,
+    behind,
+    chat_due,
+    due,
+    fitting,
+    plain_summary,
+    split_summary,
+    summary_turn,
+)
 from chargehand.memory.edits import splice
 from chargehand.memory.session import OpenMemory
 from chargehand.models.messages import Message, Request, Settings, new_nonce, wrap
@@ -28,15 +37,16 @@ from chargehand.models.model import Model
 from chargehand.models.request_facts import Said, Shown
 from chargehand.models.token_count import TokenRates, measure
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
+from chargehand.text.left_out import cut_text, left_out
 
-_LONGEST = 4000  # characters of a turn
+_LONGEST = 4000  # characters of a turn that is shown as an excerpt, and of a summary
+_LONGEST_KEPT = 100_000  # characters of a turn
 _MAX_TURNS = 200
 _SHARE = 0.15  # of the model's window that earlier turns may take
 _FULL = 0.7  # of it that all an attempt begins with may take, as far as blocks can be shown in part
 _ROOM = 8000  # tokens they take at most, however large the window is
 _FRAME = 25  # tokens around each turn that is quoted for a summary
 _MAX_CHAT_TURNS = 2000
-_LONGEST_CHAT_TURN = 100_000  # characters
 _CHAT_FRAME = 16  # characters around each turn of a chat
 EarlierTurns: TypeAlias = Literal["material", "chat", "hidden"]
 """How a worker that remembers is shown earlier turns: an excerpt as data, as many as its window holds as the chat they
@@ -108,6 +118,13 @@ class WorkerMemory(Struct, frozen=True):
     earlier: EarlierTurns = "material"
     conversation: str = ""
     """The id of the conversation its turns belong to; empty: the worker's own in the scope of the run."""
+    searches: bool = False
+    """Whether the worker can search earlier turns."""
+
+    @property
+    def how_to_find(self) -> str:
+        """How a model reads what it is not shown of earlier turns; empty: it cannot."""
+        return "conversation_search finds the rest" if self.searches else ""
 
     def turns_of(self, scope: str) -> str:
         """Return the id under which turns of a run with this scope are kept."""
@@ -154,6 +171,8 @@ class ShownTurns(Struct, frozen=True, omit_defaults=True):
     """Tokens that they may take."""
     space: int = 0
     """Characters that they may take; 0: written by a version that went by `room` alone."""
+    hidden: int = 0
+    """How many earlier turns are neither among them nor behind a summary."""
 
 
 class Look(Struct, frozen=True, omit_defaults=True):
@@ -186,6 +205,8 @@ class Recall(Struct, eq=False):
     """What is known of its model by now, from the replies to all attempts."""
     blocks: dict[str, BlockView] = field(default_factory=dict[str, BlockView])
     turns: tuple[Turn, ...] = ()
+    hidden: int = 0
+    """How many earlier turns are neither among these nor behind a summary."""
     versions: dict[str, int] = field(default_factory=dict[str, int])
     """The versions of the blocks as they were last shown, without those that were cut: they cannot be written anew."""
     tainted: bool = False
@@ -220,6 +241,11 @@ class Recall(Struct, eq=False):
             self.tainted = self.tainted or self.misled or any(part.tainted for part in (*look.blocks, *self.turns))
         return is_new
 
+    @property
+    def heads(self) -> int:
+        """How many messages of the opening stand ahead of a chat, and for what is not shown of it."""
+        return int(self._is_chat and (self.hidden > 0 or any(turn.role == "summary" for turn in self.turns)))
+
     def opening(self, system: Message, task: Message, nonce: str) -> list[Message]:
         """The messages an attempt begins with, around what memory holds now."""
         blocks = self.blocks.values()
@@ -230,8 +256,10 @@ class Recall(Struct, eq=False):
         if more := instructions(blocks):
             system = Message("system", system.text + more)
         quoted = () if self._is_chat else self.turns
-        data = material([block for block in blocks if block.is_useful], quoted, nonce, cut)
-        earlier = chat(self.turns, nonce) if self._is_chat else []
+        hidden = left_out(self.hidden, "earlier turn", self.memory.how_to_find) if self.hidden else ""
+        useful = [block for block in blocks if block.is_useful]
+        data = material(useful, quoted, nonce, cut, "" if self._is_chat else hidden)
+        earlier = chat(self.turns, nonce, hidden) if self._is_chat else []
         return [system, *earlier, structs.replace(task, text=data + task.text)]
 
     async def keep(self, task: Turn, value: object, *, tainted: bool) -> None:
@@ -243,9 +271,9 @@ class Recall(Struct, eq=False):
 
         async def call(_key: str) -> Done:
             at = context.where
-            longest = _LONGEST_CHAT_TURN if self._is_chat else _LONGEST
-            question = structs.replace(task, text=task.text[:longest], run=at.run, task=at.task)
-            result = Turn("assistant", own_words(value)[:longest], run=at.run, task=at.task, tainted=tainted)
+            question = structs.replace(task, text=cut_text(task.text, _LONGEST_KEPT), run=at.run, task=at.task)
+            text = cut_text(own_words(value), _LONGEST_KEPT)
+            result = Turn("assistant", text, run=at.run, task=at.task, tainted=tainted)
             once = f"{at.run}/{at.task}#{at.mark}"
             try:
                 which = await memory.begin_turns(self._scope)
@@ -278,7 +306,7 @@ class Recall(Struct, eq=False):
         try:
             visible = visible_blocks(await memory.memory.catalog.attached(memory.agent))
             wanted = first and memory.remembers and memory.earlier != "hidden"
-            turns = await memory.read_turns(self._scope) if wanted else []
+            turns = await self._read_excerpts() if wanted else []
             misled = first and self.context.where.planned and await _is_misled(memory.memory)
         except (StoreError, Refused) as error:
             raise WorkFailed(Failure("resource", f"memory cannot be read: {error}"), NOTHING) from error
@@ -290,6 +318,16 @@ class Recall(Struct, eq=False):
             rates=tuple(round(ratio, 3) for ratio in self.known.ratios) if first and self.known.replies else (),
         )
         return Done(self._choose_turns(turns, look) if turns else look, NOTHING)
+
+    async def _read_excerpts(self, *, old: bool = False) -> list[Turn]:
+        """Return the turns as they are shown. The store has them whole; a chat shows them as they were said."""
+        turns = await self.memory.read_turns(self._scope, old=old)
+        return turns if self._is_chat else [self._excerpt(turn) for turn in turns]
+
+    def _excerpt(self, turn: Turn) -> Turn:
+        if len(turn.text) <= _LONGEST:
+            return turn
+        return structs.replace(turn, text=cut_text(turn.text, _LONGEST, self.memory.how_to_find))
 
     def _choose_turns(self, turns: list[Turn], look: Look) -> Look:
         """The same with the turns that fit; those of a chat must fit beside the blocks that are there now."""
@@ -308,7 +346,12 @@ class Recall(Struct, eq=False):
         numbers = [turn.number for turn in chosen if turn.role != "summary"]
         summary = next((turn.number for turn in chosen if turn.role == "summary"), 0)
         span = ShownTurns(
-            first=min(numbers, default=0), last=max(numbers, default=0), summary=summary, room=room, space=space
+            first=min(numbers, default=0),
+            last=max(numbers, default=0),
+            summary=summary,
+            room=room,
+            space=space,
+            hidden=len(split_summary(turns)[1]) - len(numbers),
         )
         return structs.replace(look, turns=span, upto=upto)
 
@@ -316,8 +359,9 @@ class Recall(Struct, eq=False):
         """The turns of a span; after a crash they are read again."""
         turns = self._read_turns
         if not turns:
-            turns = await self.memory.read_turns(self._scope, old=True)
+            turns = await self._read_excerpts(old=True)
         self._read_turns = []
+        self.hidden = span.hidden
         chosen = [
             turn
             for turn in turns
@@ -374,19 +418,18 @@ class Recall(Struct, eq=False):
         if (summary := compacted.summary) is not None:
             since = (turn for turn in self.turns if not turn.upto and turn.number > summary.upto)
             turns = (summary, *since)
+            self.hidden = len(turns)
             self.turns = tuple(fitting(turns, _space(turns, self._room, self.rates), self._frame))
+            self.hidden -= len(self.turns)
 
     async def _summarize(
         self, turns: Sequence[Turn], summarizer: Summarizer, reservation: Reservation
     ) -> tuple[str, Amount | None]:
         if not summarizer.uses_model:
             return plain_summary(turns), NOTHING
-        quoted = turns
-        if self._is_chat:  # thousands of short turns would be more frames than text
-            quoted = turns[-max(1, self._summary_room // (2 * _FRAME)) :]
         system = Message("system", summarizer.prompts.text("summary"))
         reservation.request = structs.replace(
-            _SUMMARY, messages=(system, Message("user", _quote(quoted, self._summary_room, self.known)))
+            _SUMMARY, messages=(system, Message("user", quote_for_summary(turns, self._summary_room, self.known)))
         )
         try:
             reply, used = await summarizer.spending.call(reservation, self.context)
@@ -394,19 +437,35 @@ class Recall(Struct, eq=False):
             self.context.note(f"earlier tasks are summarised without a model: {error}")
             return plain_summary(turns), error.used
         text = reply.text.strip() if reply.finish not in ("refused", "length") else ""
-        return text[:_LONGEST] or plain_summary(turns), used
+        return cut_text(text, _LONGEST) or plain_summary(turns), used
 
 
-def _quote(turns: Sequence[Turn], room: int, rates: TokenRates) -> str:
-    """The turns, oldest first, each cut so that it takes no more than its share of so many tokens."""
+def quote_for_summary(turns: Sequence[Turn], room: int, rates: TokenRates) -> str:
+    """Return what a summary is made from, in about so many tokens.
+
+    The former summary is first and may take half of them: nothing else has what it stands for. The turns since, oldest
+    first, share the rest. Where they are more frames than text, the newest are quoted and the others counted.
+    """
     nonce = new_nonce()
-    share = max(1, room // len(turns))
     parts: list[str] = []
-    for turn in turns:
-        most = rates.bound(measure(turn.text))
-        text = turn.text if most <= share else turn.text[: len(turn.text) * share // most]
+    former, recent = split_summary(turns)
+    if former is not None:
+        text = _cut_to(former.text, room // 2, rates)
+        parts.append(wrap(nonce, "the summary so far; what it says stays in the new one", text))
+        room -= min(room // 2, rates.bound(measure(text)))
+    quoted = recent[-max(1, room // (2 * _FRAME)) :]
+    if len(quoted) < len(recent):
+        parts.append(left_out(len(recent) - len(quoted), "turn"))
+    for turn in quoted:
+        text = _cut_to(turn.text, max(1, room // len(quoted)), rates)
         parts.append(wrap(nonce, f"{turn.role}, turn {turn.number}", text))
     return "\n\n".join(parts)
+
+
+def _cut_to(text: str, share: int, rates: TokenRates) -> str:
+    """Return a text, or its beginning in so many tokens and how much of it is left out."""
+    most = rates.bound(measure(text))
+    return text if most <= share else cut_text(text, len(text) * share // most)
 
 
 def _space(turns: Sequence[Turn], room: int, rates: TokenRates) -> int:
@@ -503,25 +562,29 @@ def shortened(blocks: Iterable[BlockView], room: int, rates: TokenRates) -> dict
     return lengths
 
 
-def material(blocks: Iterable[BlockView], turns: Sequence[Turn], nonce: str, cut: Mapping[str, int]) -> str:
+def material(
+    blocks: Iterable[BlockView], turns: Sequence[Turn], nonce: str, cut: Mapping[str, int], hidden: str = ""
+) -> str:
     """All other blocks and what was said earlier, as data for a user message; nothing if there is none.
 
-    Of blocks that are `cut`, so many characters are shown.
+    Of blocks that are `cut`, so many characters are shown. `hidden` says which turns are not there.
     """
     parts = [wrap(nonce, f"block {_head(block)}", _block_text(block, cut)) for block in blocks if not block.instructs]
-    parts += [wrap(nonce, f"{_TURN_TITLES[turn.role]}{_when(turn)}", turn.text) for turn in turns]
+    texts = [wrap(nonce, f"{_TURN_TITLES[turn.role]}{_when(turn)}", turn.text) for turn in turns]
+    if hidden:
+        texts.insert(sum(turn.role == "summary" for turn in turns), hidden)
+    parts += texts
     return "\n\n".join([_DATA, *parts, ""]) if parts else ""
 
 
-def chat(turns: Sequence[Turn], nonce: str) -> list[Message]:
-    """What was said earlier, as the chat it was. A summary of what came before stands ahead of it, as data."""
-    messages: list[Message] = []
-    for turn in turns:
-        if turn.role == "summary":
-            messages.append(Message("user", wrap(nonce, _CHAT_SUMMARY, turn.text)))
-        else:
-            messages.append(Message(turn.role, turn.text))
-    return messages
+def chat(turns: Sequence[Turn], nonce: str, hidden: str = "") -> list[Message]:
+    """What was said earlier, as the chat it was.
+
+    A summary of what came before stands ahead of it, as data, with what is `hidden`.
+    """
+    texts = [wrap(nonce, _CHAT_SUMMARY, turn.text) for turn in turns if turn.role == "summary"]
+    head = [Message("user", "\n\n".join([*texts, *filter(None, [hidden])]))] if texts or hidden else []
+    return [*head, *(Message(turn.role, turn.text) for turn in turns if turn.role != "summary")]
 
 
 def block_facts(blocks: Iterable[BlockView]) -> tuple[Shown, ...]:
@@ -547,8 +610,8 @@ def _block_text(block: BlockView, cut: Mapping[str, int]) -> str:
     if room is None:
         return block.text or "(empty)"
     ends = room // 2
-    hidden = f"\n… {len(block.text) - 2 * ends:,} characters are left out here: the block is too long for you …\n"
-    return block.text[:ends] + hidden + block.text[-ends:]
+    hidden = left_out(len(block.text) - 2 * ends, "character", "the block is too long for you")
+    return f"{block.text[:ends]}\n{hidden}\n{block.text[-ends:]}"
 
 
 def _head(block: BlockView) -> str:

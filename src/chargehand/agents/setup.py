@@ -378,6 +378,7 @@ async def make_ready_with_memory(
         shows=bool(blocks) or worker.remembers,
         earlier=earlier,
         conversation=conversation,
+        searches="conversation_search" in worker.tools,
     )
     tools = {**memory_tools(memory, worker.name, blocks, archives, conversation), **named}
     return make_ready(worker, models, tools, own)

@@ -21,6 +21,7 @@ _FEEDBACK = """examples:
 _EXAMPLES = """examples:
   chargehand examples
   chargehand examples --team helpdesk --json
+  chargehand examples --remove desk-1f2e3d     remove those of a run
   chargehand examples --clear                  remove them all
 
 """
@@ -76,6 +77,7 @@ def add_examples(parser: ArgumentParser) -> None:
         parser,
         {
             **shared("--team", "--store", "--journal"),
+            "--remove": {"metavar": "RUN", "default": "", "help": "remove the confirmed examples of a run"},
             "--clear": {"action": "store_true", "help": "remove all confirmed examples of the team"},
             **shared("--json", "--no-color"),
         },
@@ -86,8 +88,9 @@ def examples(options: Namespace) -> int:
     """Nothing is carried out, and no model is asked."""
     console = Console(sys.stdout)
     team = load_team(options.team, memory=USUAL_MEMORY)
-    if options.clear:
-        count = asyncio.run(team.clear_route_examples(options.journal))
+    if options.clear or options.remove:
+        run = "" if options.clear else options.remove
+        count = asyncio.run(team.clear_route_examples(options.journal, run=run))
         if options.json:
             console.json_line({"cleared": count})
         else:

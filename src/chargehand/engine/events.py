@@ -79,6 +79,8 @@ class FileReference(Struct, frozen=True, gc=False, omit_defaults=True):
     """How many bytes it has."""
     pages: int = 0
     """How many pages a PDF has; 0: it is no PDF."""
+    turns: tuple[int, ...] = ()
+    """The numbers of the turns it was sent in; empty: with the request, or it is not known."""
 
 
 class Material(Struct, frozen=True, omit_defaults=True):

@@ -122,7 +122,10 @@ _DELETE = f"""
         DELETE FROM runs WHERE tenant = current_tenant() AND run = ANY ($1::text[])
             AND coalesce(owner NOT IN ({LIVING}), true)
         RETURNING number, run
-    ), emptied AS (DELETE FROM entries WHERE run IN (SELECT number FROM deleted))
+    ), emptied AS (DELETE FROM entries WHERE run IN (SELECT number FROM deleted)
+    ), forgotten AS (
+        DELETE FROM route_examples WHERE tenant = current_tenant() AND run IN (SELECT run FROM deleted)
+    )
     SELECT run FROM deleted
 """  # noqa: S608 - of our own words
 

@@ -23,7 +23,7 @@ _LIST = """
     ORDER BY number
 """
 EXAMPLE_TEAMS = "SELECT DISTINCT team FROM route_examples WHERE tenant = current_tenant() ORDER BY team"
-_CLEAR = "DELETE FROM route_examples WHERE tenant = current_tenant() AND team = $1 RETURNING true"
+_CLEAR = "DELETE FROM route_examples WHERE tenant = current_tenant() AND team = $1 AND $2 IN ('', run) RETURNING true"
 
 
 class PostgresRouteExamples:
@@ -55,5 +55,5 @@ class PostgresRouteExamples:
     async def list(self) -> tuple[RouteExample, ...]:
         return tuple(RouteExample(*row) for row in await self._database.fetch(_LIST, self.team))
 
-    async def clear(self) -> int:
-        return len(await self._database.fetch(_CLEAR, self.team))
+    async def clear(self, run: str = "") -> int:
+        return len(await self._database.fetch(_CLEAR, self.team, run))

@@ -63,8 +63,8 @@ class RouteExamples(Protocol):
         """Every example, the oldest first."""
         ...
 
-    async def clear(self) -> int:
-        """Remove all of the team's; how many there were."""
+    async def clear(self, run: str = "") -> int:
+        """Remove those of a run, or all of the team's, and return how many there were."""
         ...
 
 
@@ -103,9 +103,9 @@ class SqliteRouteExamples:
             for request, worker, source, run, at in rows
         )
 
-    async def clear(self) -> int:
-        query = "DELETE FROM route_examples WHERE team = ?"
-        return await self._database.write(lambda db: db.execute(query, (self.team,)).rowcount)
+    async def clear(self, run: str = "") -> int:
+        query = "DELETE FROM route_examples WHERE team = ?1 AND ?2 IN ('', run)"
+        return await self._database.write(lambda db: db.execute(query, (self.team, run)).rowcount)
 
 
 async def list_example_teams(database: "Database") -> list[str]:

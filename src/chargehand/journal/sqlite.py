@@ -305,6 +305,7 @@ _HELD = "SELECT owners.token FROM runs JOIN owners ON owners.number = runs.owner
 _REFERENCES = "SELECT DISTINCT blob FROM entries WHERE run = (SELECT number FROM runs WHERE run = ?) AND blob <> ''"
 _DELETE_ENTRIES = "DELETE FROM entries WHERE run = (SELECT number FROM runs WHERE run = ?)"
 _DELETE_RUN = "DELETE FROM runs WHERE run = ?"
+_DELETE_EXAMPLES = "DELETE FROM route_examples WHERE run = ?"
 _ALL_BLOBS = "SELECT DISTINCT blob FROM entries WHERE blob <> ''"
 
 
@@ -463,6 +464,7 @@ class SqliteFile:
         references.update(reference for (reference,) in connection.execute(_REFERENCES, (run,)).fetchall())
         connection.execute(_DELETE_ENTRIES, (run,))
         connection.execute(_DELETE_RUN, (run,))
+        connection.execute(_DELETE_EXAMPLES, (run,))
         deleted.append(run)
 
     def _delete_blobs(self, connection: sqlite3.Connection, references: set[str]) -> list[int]:

@@ -41,7 +41,7 @@ class Origin(Struct, frozen=True, omit_defaults=True):
 
     `source` is where the text itself was found (a file, an address). `tainted` says that its author had seen
     text from outside: what a tool returned, what another worker wrote, a tainted block or passage. `mark` tells
-    runs of the same name apart, which are in journals of their own.
+    runs of the same name apart, which are in journals of their own. `scope` is that of the run: for whom it was.
     """
 
     by: Kind = "person"
@@ -53,11 +53,12 @@ class Origin(Struct, frozen=True, omit_defaults=True):
     source: str = ""
     tainted: bool = False
     mark: str = ""
+    scope: str = ""
 
     @property
     def texts(self) -> tuple[str, ...]:
         """All of it that is text."""
-        return self.name, self.run, self.task, self.key, self.source, self.mark
+        return self.name, self.run, self.task, self.key, self.source, self.mark, self.scope
 
 
 PERSON = Origin()

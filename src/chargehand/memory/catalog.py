@@ -285,7 +285,9 @@ class Catalog(Protocol):
         handle: str = "",
         agent: str = "",
     ) -> list[Inserted]:
-        """All of them, or none. The same text is kept once an archive. `handle` is the model the vectors come from.
+        """All of them, or none. `handle` is the model the vectors come from.
+
+        The same text of one author, source and scope is kept once an archive.
 
         Invalid when the archive has vectors of another model or width. A passage with an `origin.key` and part that
         was inserted already is not inserted again. Of an `agent` the grant is looked up in the same transaction:

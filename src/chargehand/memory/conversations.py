@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from chargehand.engine.plan import digest
 from chargehand.engine.policy import Instant
+from chargehand.text.left_out import cut_text
 
 Role: TypeAlias = Literal["user", "assistant", "summary"]
 
@@ -71,7 +72,7 @@ def fitting(turns: Sequence[Turn], space: int, frame: int = 0) -> list[Turn]:
     remaining = space
     if remaining <= 0:
         return []
-    summary, recent = _split(turns)
+    summary, recent = split_summary(turns)
     first = [] if summary is None else [_shortened(summary, remaining // 2)]
     remaining -= sum(len(turn.text) for turn in first)
     fitting: list[Turn] = []
@@ -90,7 +91,7 @@ def due(turns: Sequence[Turn], space: int) -> int:
     It is due when there are more than MOST_TURNS, or half as much again as the space, in characters, holds. What
     stays fills half of it, so that the next one is not due at once.
     """
-    _, recent = _split(turns)
+    _, recent = split_summary(turns)
     space = max(0, space)
     if len(recent) <= MOST_TURNS and 2 * _size(recent, 0) <= 3 * space:
         return 0
@@ -99,7 +100,7 @@ def due(turns: Sequence[Turn], space: int) -> int:
 
 def chat_due(turns: Sequence[Turn], space: int, max_turns: int, frame: int) -> int:
     """The same for turns that are shown as a chat: all of them are shown until they do not fit any more."""
-    _, recent = _split(turns)
+    _, recent = split_summary(turns)
     space = max(0, space)
     if len(recent) <= max_turns and _size(recent, frame) <= space:
         return 0
@@ -138,8 +139,8 @@ def summary_turn(turns: Sequence[Turn], text: str, when: Instant) -> Turn:
 def plain_summary(turns: Sequence[Turn], space: int = LONGEST_SUMMARY) -> str:
     """A summary without a model, in so many characters: half of it the former one, then a line a turn, the newest."""
     space = max(0, space)
-    summary, recent = _split(turns)
-    former = "" if summary is None else _cut(summary.text.strip(), space // 2)
+    summary, recent = split_summary(turns)
+    former = "" if summary is None else cut_text(summary.text.strip(), space // 2)
     lines = [f"- {_SAID[turn.role]}: {' '.join(turn.text[: _LONGEST_LINE * 2].split())}" for turn in recent]
     free = space - len(former) - len(_LEFT_OUT) - 2
     longest = min(_LONGEST_LINE, max(_SHORTEST_LINE, free // max(1, len(lines)) - 1))
@@ -154,7 +155,7 @@ def plain_summary(turns: Sequence[Turn], space: int = LONGEST_SUMMARY) -> str:
     return "\n".join(part for part in (former, left_out, *reversed(newest)) if part)[:space]
 
 
-def _split(turns: Sequence[Turn]) -> tuple[Turn | None, list[Turn]]:
+def split_summary(turns: Sequence[Turn]) -> tuple[Turn | None, list[Turn]]:
     """The summary that reaches furthest, and what was said since."""
     summary = max((turn for turn in turns if turn.role == "summary"), key=lambda turn: turn.upto, default=None)
     reached = summary.upto if summary is not None else 0
@@ -162,7 +163,7 @@ def _split(turns: Sequence[Turn]) -> tuple[Turn | None, list[Turn]]:
 
 
 def _shortened(turn: Turn, most: int) -> Turn:
-    return replace(turn, text=_cut(turn.text, most)) if len(turn.text) > most else turn
+    return replace(turn, text=cut_text(turn.text, most)) if len(turn.text) > most else turn
 
 
 def _cut(text: str, most: int) -> str:

@@ -21,10 +21,15 @@ decode_metadata = msgspec.json.Decoder(dict[str, object]).decode
 decode_passage_origin = msgspec.json.Decoder(Origin).decode
 
 
-def passage_digest(text: str) -> bytes:
-    """The same for texts that differ in nothing but white space and how accents are spelled."""
+def passage_digest(text: str, origin: Origin) -> bytes:
+    """Return what two passages share that are one.
+
+    Their texts differ in nothing but white space and how accents are spelled, and they come from the same author and
+    source, for the same user: who forgets what one said takes nothing from the other.
+    """
     plain = " ".join(unicodedata.normalize("NFC", text).split())
-    return hashlib.blake2b(plain.encode(), digest_size=16).digest()
+    whose = [origin.by, origin.name, origin.source, origin.scope]
+    return hashlib.blake2b("\0".join([*whose, plain]).encode(errors="replace"), digest_size=16).digest()
 
 
 def worker_of(origin: Origin) -> str | None:
@@ -93,7 +98,7 @@ class InsertBatch:
     def add(self, passage: Passage, digest: bytes) -> tuple[Inserted, bool]:
         """The outcome for a passage, and whether its key was used before: then nothing changes.
 
-        A text that is known takes only the tags.
+        A text that is known from the same origin takes only the tags.
         """
         key = (key_digest(passage.origin.key), passage.part) if passage.origin.key else None
         if key is not None and key in self._by_key:

@@ -291,7 +291,7 @@ class MemorySpace(Generic[Stored]):
         now: Instant,
     ) -> list[Inserted]:
         """Passages that were checked, with vectors of length one by the place of the passage."""
-        digests = [passage_digest(passage.text) for passage in passages]
+        digests = [passage_digest(passage.text, passage.origin) for passage in passages]
         keys = [(passage.origin.key, passage.part) for passage in passages if passage.origin.key]
         ids = [passage.id for passage in passages if passage.id]
         batch = InsertBatch(stored.archive, await self.passages.existing(stored, digests, keys, ids))

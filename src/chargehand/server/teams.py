@@ -16,6 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
+from chargehand.agents.background import MAX_RUNS, DueRun, background_request, find_due
 from chargehand.agents.webhooks import Webhook
 from chargehand.config.load import load_team
 from chargehand.config.python_objects import is_python_name
@@ -25,7 +26,8 @@ from chargehand.engine.budget import Budget, Ledger, usd_of
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Seconds
-from chargehand.errors import Invalid, Refused
+from chargehand.engine.roster import Agent
+from chargehand.errors import Invalid, Refused, RunBusy
 from chargehand.evals.report_files import reports_folder
 from chargehand.runtime.approving import Callbacks
 from chargehand.runtime.dispatch_port import Dispatcher, queue_of
@@ -34,6 +36,7 @@ from chargehand.runtime.files import with_material
 from chargehand.runtime.nested import requests_around
 from chargehand.runtime.runner import Outcome, Runner, checked, outcome
 from chargehand.server.settings import TeamSource
+from chargehand.server.tenant_runs import retry_when_full
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, unknown
 from chargehand.team import Team
@@ -138,15 +141,26 @@ class ServedTeam:
         request = self._tenant.redact(_traced(request))
         events = (*also, *await team.offered(self._tenant.journal, request))
         clean_events = [self._tenant.redact(event) for event in events]
-        await self._owe_webhooks(run)
+        if not request.turns:  # nobody asked for a background run
+            await self._owe_webhooks(run)
         dispatcher = self._tenant.dispatcher
         if dispatcher is None:
-            return await self._tenant.runs.begin(run, lambda: self.runner.start(run, request, also=clean_events))
+            outcome = await self._tenant.runs.begin(run, lambda: self.runner.start(run, request, also=clean_events))
+            return self._look_back_after(request, outcome)
         await self._check_backlog()
         request = structs.replace(request, queue=queue_of(request))
         await self.runner.create(run, request, also=clean_events)
         await dispatcher.begin(run, queue=request.queue)
-        return self._tenant.runs.watch(partial(self._wait_elsewhere, dispatcher, run))
+        outcome = self._tenant.runs.watch(partial(self._wait_elsewhere, dispatcher, run))
+        return self._look_back_after(request, outcome)
+
+    def _look_back_after(
+        self, request: ev.RunRequested, outcome: "asyncio.Future[Outcome]"
+    ) -> "asyncio.Future[Outcome]":
+        """Have background workers look back on a run when it is over, unless it is one of theirs."""
+        if self.team.background_agents and not request.turns:
+            outcome.add_done_callback(lambda _: self._tenant.part(BackgroundWork).look_back(self))
+        return outcome
 
     async def _owe_webhooks(self, run: str) -> None:
         """Before the run begins: from then on its webhooks are called, whatever happens to this process."""
@@ -173,13 +187,17 @@ class ServedTeam:
             self._tenant.stats.runs.follow(run, first.event, first.at)
         clean_answers = [self._tenant.redact(answer) for answer in answers]
         dispatcher = self._tenant.dispatcher
-        if dispatcher is None or not isinstance(first.event, ev.RunRequested):
+        if not isinstance(first.event, ev.RunRequested):
             return await self._tenant.runs.begin(run, lambda: self.runner.resume(run, *clean_answers))
+        if dispatcher is None:
+            outcome = await self._tenant.runs.begin(run, lambda: self.runner.resume(run, *clean_answers))
+            return self._look_back_after(first.event, outcome)
         for answer in clean_answers:
             await dispatcher.tell(run, answer)
         if not clean_answers:
             await dispatcher.begin(run, queue=queue_of(first.event))
-        return self._tenant.runs.watch(partial(self._wait_elsewhere, dispatcher, run))
+        outcome = self._tenant.runs.watch(partial(self._wait_elsewhere, dispatcher, run))
+        return self._look_back_after(first.event, outcome)
 
     async def drive(self, run: str, first: ev.Entry, *, steal: bool) -> Outcome:
         """Drive a run here that the engine has given to this process."""
@@ -192,6 +210,58 @@ class ServedTeam:
         """What came of a run that another process drives."""
         await dispatcher.wait(run)
         return outcome(run, replay(await self._tenant.journal.read(run)))
+
+
+class BackgroundWork:
+    """Starts the background runs of a tenant's teams, one after the other in each team."""
+
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
+        self._teams: dict[str, bool] = {}
+        """The teams whose background workers are at work, and whether another run ended meanwhile."""
+
+    def look_back(self, served: ServedTeam) -> None:
+        """Start what is due for a team now that one of its runs is over."""
+        name = served.team.name
+        is_at_work = name in self._teams
+        if self._tenant.runs.closing:
+            return
+        self._teams[name] = True
+        if not is_at_work:
+            self._tenant.start_background(self._work(served, name))
+
+    async def _work(self, served: ServedTeam, name: str) -> None:
+        try:
+            while self._teams[name]:
+                self._teams[name] = False
+                for agent, every in served.team.background_agents:
+                    await self._run_due(served, agent, every)
+        finally:
+            del self._teams[name]
+
+    async def _run_due(self, served: ServedTeam, agent: Agent, every: int) -> None:
+        for _ in range(MAX_RUNS):
+            due = await find_due(self._tenant.journal, served.team.name, agent.name, every)
+            if due is None:
+                return
+            try:
+                outcome = await asyncio.shield(await retry_when_full(lambda due=due: self._start(served, agent, due)))
+            except RunBusy:  # another process drives it
+                return
+            except (Refused, Problem) as error:  # its name is taken, or the server stops
+                logger.warning("background run %s of team %s: %s", due.run, served.team.name, error)
+                return
+            if outcome.ending not in ("complete", "partial"):  # it is tried again after the next run
+                logger.warning("background run %s: %s (%s)", outcome.run, outcome.ending, outcome.reason)
+                return
+
+    async def _start(self, served: ServedTeam, agent: Agent, due: DueRun) -> "asyncio.Future[Outcome]":
+        journal = self._tenant.journal
+        if due.resumes:
+            return await served.resume(due.run, (await journal.read(due.run))[0])
+        team = await served.keep_budget()
+        request = await background_request(team, journal, agent, due)
+        return await served.start(team, request, due.run, *team.budget_notes())
 
 
 def _log_error(run: str, error: Exception) -> None:

@@ -67,7 +67,13 @@ def origin_of(caller: Caller) -> Origin:
         key=key,
         tainted=caller.tainted,
         mark=caller.mark,
+        scope=scope_of_caller(caller),
     )
+
+
+def scope_of_caller(caller: Caller) -> str:
+    """Return the scope of the run in which a tool is called; empty outside of runs."""
+    return "" if caller.context is None else caller.context.request.scope
 
 
 class Recollection:
@@ -168,7 +174,7 @@ class Recollection:
         memory, agent = self.opened
         start = _moment(start_date)
         end = _moment(end_date, end=True)
-        scope = "" if caller.context is None else caller.context.request.scope
+        scope = scope_of_caller(caller)
         which = self._conversation or memory.conversation_of(agent, scope)
         try:
             turns = await memory.catalog.recall(which, query, roles=roles, start=start, end=end, limit=limit)

@@ -40,6 +40,7 @@ from chargehand.server.api.shapes import (
     VerdictBody,
 )
 from chargehand.server.idempotency import KEY_NAME, RunKey, in_turn, is_answered, message_key
+from chargehand.server.openai.chain import runs_after
 from chargehand.server.routing import CALLER, ApiCaller
 from chargehand.server.run_control import RecordedRun, Say, read_run, tell_run, wait_for_run
 from chargehand.server.teams import Bounds, NewRun, Teams
@@ -329,18 +330,22 @@ async def _forked(tenant: Tenant, old: RecordedRun, body: ForkBody) -> NewRun:
 
 @operation("DELETE", "/api/runs/{run}", scope="admin")
 async def delete_run(tenant: Tenant, run: str) -> DeletedRuns:
-    """Delete a run and those inside it for good; 409 while it is under way."""
+    """Delete a run and those inside it for good; 409 while it is under way.
+
+    `kept_in` names the later runs of its conversation: what was said in it stands in their requests, too.
+    """
     recorded = await read_run(tenant, run)
     if recorded.requested.parent is not None:
         raise Refused(f"run {run!r} is inside run {recorded.requested.parent.run!r}; delete that one")
     if tenant.runs.is_running(run):
         raise Refused(f"run {run!r} is under way; cancel it first")
     names = (run, *await tenant.journal.inside(run))
+    later = await runs_after(tenant.journal, run)
     pruned = await asyncio.to_thread(journal_store(tenant.stores.journal).prune, names)
     if pruned.held:
         raise Refused(f"run {run!r} is under way in another process; cancel it first")
     tenant.part(RunSummaries).forget(names)
-    return DeletedRuns(names)
+    return DeletedRuns(names, later)
 
 
 @begins_run("/api/runs/{run}/tasks/{task}/skip")

@@ -630,6 +630,8 @@ class DeletedRuns(Struct, frozen=True):
     """The run and those inside it, which are gone."""
 
     runs: tuple[str, ...]
+    kept_in: tuple[str, ...] = ()
+    """Later runs of its conversation, which hold what was said in it until they are deleted, too."""
 
 
 class FeedbackResult(Struct, frozen=True):

@@ -31,15 +31,21 @@ from chargehand.runtime.runner import checked
 from chargehand.server.api.control import answer_question
 from chargehand.server.dialogue import parse_answer, progress_text
 from chargehand.server.idempotency import Repeats, RunKey, is_answered, is_repeated, key_of, mark_of
-from chargehand.server.openai.answer_format import chat_call, read_stops, response_call
-from chargehand.server.openai.files import add_file_routes, check_attachments, keep_attachments, read_attachments
+from chargehand.server.openai.answer_format import chat_call, read_stops, refused, response_call
+from chargehand.server.openai.conversation import ChatTurn, Conversation, read_conversation
+from chargehand.server.openai.files import (
+    add_file_routes,
+    check_attachments,
+    keep_attachments,
+    read_attachments,
+    turns_of_files,
+    with_turns,
+)
 from chargehand.server.openai.parts import ResponseId, RunPart, ended_part, parse_response_id, part_before, read_part
 from chargehand.server.openai.request import (
     RUN_HEADER,
     ChatHead,
     ChatSent,
-    ChatTurn,
-    Conversation,
     Json,
     MessageSent,
     ResponseHead,
@@ -59,7 +65,6 @@ from chargehand.server.openai.request import (
     error_of,
     find_target,
     list_targets,
-    read_conversation,
     read_turns,
     recorded_request,
     render_problem,
@@ -163,7 +168,9 @@ async def _begin(tenant: Tenant, call: Call, listener: Listener | None, key: Run
     team = await served.keep_budget()
     heeds_wishes = not target.team.reads_facts
     goal = call.conversation.goal(heeds_wishes=heeds_wishes)
-    material = (*call.conversation.material(), *await read_files(tenant.journal.files, call.request.files))
+    files = await read_files(tenant.journal.files, call.request.files)
+    files = with_turns(files, call.request.file_turns, call.conversation.request.number)
+    material = (*call.conversation.material(), *files)
     request = team.request(goal, now, seed=None if key is None else key.seed)
     request = structs.replace(
         request,
@@ -337,7 +344,9 @@ class ChatWriter:
             more["tool_calls"] = [{"index": index, **chat_call(call)} for index, call in enumerate(answer.calls)]
         if answer.refusal:
             more["refusal"] = answer.refusal
-        last = (self._chunk(more) if more else b"") + self._chunk({}, answer.finish, describe(answer.document))
+        last = (self._chunk(more) if more else b"") + self._chunk(
+            {}, answer.finish, describe(answer.document, left_out=answer.left_out)
+        )
         return last + self._event([], {"usage": chat_usage(answer)}) if self._head.usage else last
 
     def fail(self, problem: Problem) -> bytes:
@@ -542,8 +551,15 @@ async def create_chat(request: Request, tenant: Tenant) -> Response:
     attachments = read_attachments(sent.messages, "messages")
     check_attachments(target, attachments)
     stop = read_stops(sent.stop)
-    files = await keep_attachments(tenant, attachments)
-    recorded_request = TeamRequest(target.id, target.worker, stop=stop, files=files)
+    ids = await keep_attachments(tenant, attachments)
+    recorded_request = TeamRequest(
+        target.id,
+        target.worker,
+        stop=stop,
+        files=tuple(dict.fromkeys(ids)),
+        file_turns=turns_of_files(ids, conversation.file_turns, {}),
+        left_out=conversation.left_out,
+    )
     call = Call(target, conversation, recorded_request, wanted, labels=sent.labels, asker=asker_of(request))
     if sent.stream:
         return await _stream(request, tenant, sent, call, lambda begun: ChatWriter(_chat_head(begun.recorded, sent)))
@@ -595,7 +611,9 @@ async def _answer_response(request: Request, tenant: Tenant, sent: ResponseSent,
     The same call again is answered by the same response, and never answers another question.
     """
     items = [MessageSent("user", sent.input)] if isinstance(sent.input, str) else sent.input
-    words = read_conversation(read_turns(items, "input"), "input").request
+    words = read_conversation(read_turns(items, "input"), "input").request.text
+    if not words:
+        raise refused("input", "the question is answered in words; send a user message with some text", "invalid_value")
     previous = sent.previous_response_id or ""
     message = ev.MessageKey(answer_key(previous), digest(words))
     run = earlier.part.recorded.run
@@ -670,15 +688,15 @@ def _response_head(tenant: Tenant, stored: TeamRequest, shown: RunPart) -> Respo
 
 async def _response_call(tenant: Tenant, sent: ResponseSent, target: TeamTarget) -> Call:
     items = [MessageSent("user", sent.input)] if isinstance(sent.input, str) else sent.input
-    wishes = [ChatTurn("system", sent.instructions)] if sent.instructions else []
     earlier = await _earlier(tenant, sent.previous_response_id) if sent.previous_response_id else _Earlier()
-    conversation = read_conversation([*wishes, *earlier.turns, *read_turns(items, "input", earlier.calls)], "input")
+    turns = read_turns(items, "input", earlier.calls)
+    conversation = read_conversation(turns, "input", earlier.turns, sent.instructions or "")
     is_stored = sent.store is not False
     wanted = response_format(sent)
     check_target(target, wanted)
     attachments = read_attachments(items, "input")
     check_attachments(target, attachments)
-    files = (*earlier.files, *await keep_attachments(tenant, attachments))
+    ids = await keep_attachments(tenant, attachments)
     request = TeamRequest(
         model=target.id,
         worker=target.worker,
@@ -688,7 +706,9 @@ async def _response_call(tenant: Tenant, sent: ResponseSent, target: TeamTarget)
         instructions=sent.instructions or "",
         background=bool(sent.background),
         metadata=sent.metadata,
-        files=files,
+        files=tuple(dict.fromkeys((*earlier.files, *ids))),
+        file_turns=turns_of_files(ids, conversation.file_turns, earlier.file_turns),
+        left_out=conversation.left_out,
     )
     return Call(target, conversation, request, wanted, labels=sent.labels)
 
@@ -700,6 +720,8 @@ class _Earlier(Struct, frozen=True):
     files: tuple[str, ...] = ()
     calls: tuple[ev.CallerToolCall, ...] = ()
     """Calls of the client's tools that its last answer made."""
+    file_turns: dict[str, tuple[int, ...]] = {}
+    """By the id of a file, the numbers of the turns it was sent in."""
 
 
 async def _earlier(tenant: Tenant, response: str) -> _Earlier:
@@ -711,10 +733,10 @@ async def _earlier(tenant: Tenant, response: str) -> _Earlier:
     try:
         answer = answer_of(stored.part)
     except Problem:
-        return _Earlier(request.turns, request.files)
+        return _Earlier(request.turns, request.files, file_turns=request.file_turns)
     texts = [answer.text, *(describe_call(call.name, call.arguments) for call in answer.calls)]
     said = [ChatTurn("assistant", text) for text in texts if text]
-    return _Earlier((*request.turns, *said), request.files, tuple(answer.calls))
+    return _Earlier((*request.turns, *said), request.files, tuple(answer.calls), request.file_turns)
 
 
 def answer_key(response: str) -> str:

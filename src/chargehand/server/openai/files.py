@@ -3,15 +3,18 @@
 import base64
 import binascii
 import mimetypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from chargehand.agents.inputs import describe_turns
+from chargehand.engine.events import Material
+from chargehand.engine.plan import TaskId
 from chargehand.errors import Invalid
 from chargehand.journal.files import StoredFile
 from chargehand.server.files import add_file, download
@@ -44,7 +47,8 @@ def read_attachments(messages: Sequence[MessageSent], param: str) -> tuple[Attac
     """The files and pictures in messages."""
     attachments: list[Attachment] = []
     for place, message in enumerate(messages):
-        for position, item in enumerate(message.content if isinstance(message.content, list) else ()):
+        content = message.content if message.type == "message" else None
+        for position, item in enumerate(content if isinstance(content, list) else ()):
             if item.get("type") in FILE_PARTS:
                 attachments.append(_attachment(item, f"{param}[{place}].content[{position}]"))
     return tuple(attachments)
@@ -75,8 +79,8 @@ def check_attachments(target: TeamTarget, attachments: Sequence[Attachment]) -> 
         raise refused(attachments[0].place, str(error)) from error
 
 
-async def keep_attachments(tenant: Tenant, attachments: Sequence[Attachment]) -> tuple[str, ...]:
-    """The ids of files in messages. Those that came with their bytes are kept like uploads."""
+async def keep_attachments(tenant: Tenant, attachments: Sequence[Attachment]) -> list[str]:
+    """The ids of files in messages, one each. Those that came with their bytes are kept like uploads."""
     ids: list[str] = []
     for attachment in attachments:
         if attachment.file:
@@ -88,7 +92,30 @@ async def keep_attachments(tenant: Tenant, attachments: Sequence[Attachment]) ->
         except Invalid as error:
             problem = problem_of(error)
             raise refused(attachment.place, problem.detail, problem.code) from error
-    return tuple(dict.fromkeys(ids))
+    return ids
+
+
+def turns_of_files(
+    ids: Sequence[str], turns: Sequence[int], earlier: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
+    """Return by file the turns it was sent in: those of `earlier` requests, and those of the files with these ids."""
+    sent = dict(earlier)
+    for file, turn in zip(ids, turns, strict=True):
+        sent[file] = (*sent.get(file, ()), turn)
+    return sent
+
+
+def with_turns(material: Sequence[Material], sent: Mapping[str, tuple[int, ...]], request: int) -> list[Material]:
+    """Return files as material that says in which turns they were sent, unless all were sent with the request."""
+    told: list[Material] = []
+    for item in material:
+        turns = () if item.file is None else tuple(turn for turn in sent.get(item.file.id, ()) if turn)
+        if item.file is None or not set(turns) - {request}:
+            told.append(item)
+            continue
+        name = TaskId(f"{item.name}, {describe_turns(turns)}")
+        told.append(structs.replace(item, name=name, file=structs.replace(item.file, turns=turns)))
+    return told
 
 
 def _read_data_url(attachment: Attachment) -> tuple[str, bytes]:

@@ -11,17 +11,15 @@ from contextlib import suppress
 from typing import Annotated, Any, TypeAlias, cast
 
 import msgspec
-from msgspec import Meta, Raw, Struct, structs
+from msgspec import Meta, Raw, Struct
 from starlette.responses import Response
 
 from chargehand.agents.messages import replies_of
 from chargehand.agents.result import answer_or_fallback
 from chargehand.agents.run_document import RunDocument, RunQuestion, read_document
 from chargehand.engine import events as ev
-from chargehand.engine.events import Entry, Material
+from chargehand.engine.events import Entry
 from chargehand.engine.facts import Assumed
-from chargehand.engine.plan import TaskId
-from chargehand.engine.value import encode_value
 from chargehand.models.messages import Reply, thought_text
 from chargehand.runtime.runner import Outcome as RunOutcome
 from chargehand.runtime.runner import outcome
@@ -40,6 +38,7 @@ from chargehand.server.openai.answer_format import (
     response_call,
     stopped,
 )
+from chargehand.server.openai.conversation import ChatTurn
 from chargehand.server.openai.parts import ResponseId, RunPart
 from chargehand.server.run_control import RecordedRun
 from chargehand.server.teams import Teams
@@ -48,12 +47,7 @@ from chargehand.server.wire import Problem
 from chargehand.team import Team
 from chargehand.text.words import did_you_mean
 
-MAX_EARLIER = 32_000
-"""Characters of earlier turns that are kept, the latest first."""
-MAX_TURN = 8_000
-"""Characters of one earlier turn."""
 _MAX_ITEMS = 10_000
-_WISHES = "The client also says this about the answer:"
 _TEXT_PARTS = ("text", "input_text", "output_text")
 FILE_PARTS = ("image_url", "file", "input_image", "input_file")
 _API = "openai"
@@ -259,78 +253,13 @@ def list_targets(tenant: Tenant) -> list[TeamTarget]:
     ]
 
 
-# --- a conversation as one goal
-
-
-class ChatTurn(Struct, frozen=True):
-    """Something that was said, by `user`, `assistant` or `tool`."""
-
-    role: str
-    text: str
-
-
-class Conversation(Struct, frozen=True):
-    """The last thing the user said is the request; what was said before is material for it.
-
-    Earlier turns may repeat what tools found somewhere, so they are given as data, never as orders. `wishes` are system
-    messages: they come from the owner of the request, so they are part of it. The team's own
-    instructions stay above both.
-    """
-
-    request: str
-    wishes: str = ""
-    earlier: tuple[ChatTurn, ...] = ()
-
-    @property
-    def turns(self) -> tuple[ChatTurn, ...]:
-        """What a next request goes on from; wishes are for one request only."""
-        return bounded((*self.earlier, ChatTurn("user", self.request)))
-
-    def goal(self, *, heeds_wishes: bool) -> str:
-        """What a team is asked. A model that reads facts only would take wishes for something to be done."""
-        return f"{self.request}\n\n{_WISHES}\n{self.wishes}" if self.wishes and heeds_wishes else self.request
-
-    def material(self) -> tuple[Material, ...]:
-        """The earlier turns, as what a run is given besides its goal."""
-        turns = [(f"turn {number} ({turn.role})", turn.text) for number, turn in enumerate(self.earlier, 1)]
-        return tuple(Material(TaskId(name), encode_value(text)) for name, text in turns)
-
-
-def read_conversation(turns: Sequence[ChatTurn], param: str) -> Conversation:
-    """The request among these turns and what belongs to it; a problem where there is none."""
-    wishes: list[str] = []
-    spoken: list[ChatTurn] = []
-    for turn in turns:
-        if not turn.text.strip():
-            continue
-        if turn.role in ("system", "developer"):
-            wishes.append(turn.text.strip())
-        else:
-            spoken.append(turn)
-    last = max((number for number, turn in enumerate(spoken) if turn.role == "user"), default=-1)
-    if last < 0:
-        raise refused(param, "there is no request; send a user message with some text", "invalid_value")
-    request = spoken.pop(last)
-    return Conversation(request.text.strip(), "\n\n".join(wishes), bounded(spoken))
-
-
-def bounded(turns: Sequence[ChatTurn]) -> tuple[ChatTurn, ...]:
-    """The latest of these turns, as far as there is room for them."""
-    recent: list[ChatTurn] = []
-    room = MAX_EARLIER
-    for turn in reversed(turns):
-        text = turn.text if len(turn.text) <= MAX_TURN else f"{turn.text[: MAX_TURN - 2]} …"
-        room -= len(text)
-        if room < 0:
-            break
-        recent.append(structs.replace(turn, text=text))
-    return tuple(reversed(recent))
+# --- what was said
 
 
 def read_turns(
     messages: Sequence[MessageSent], param: str, earlier_calls: Sequence[ev.CallerToolCall] = ()
 ) -> list[ChatTurn]:
-    """What was said, what was called and what that returned. Files are not read here.
+    """What was said, what was called and what that returned. Files are only counted here.
 
     `earlier_calls` were made before these messages; their results may be among them.
     """
@@ -350,10 +279,11 @@ def read_turns(
             if not message.role:
                 raise refused(place, "a message needs a role")
             text = _text(message.content, f"{place}.content")
+            files = _count_files(message.content)
             if message.role in ("tool", "function"):
-                turns.append(_returned(calls, message.tool_call_id or message.name, text))
+                turns.append(_returned(calls, message.tool_call_id or message.name, text, files))
                 continue
-            turns.append(ChatTurn(message.role, text))
+            turns.append(ChatTurn(message.role, text, files=files, name=message.name))
             for call in message.tool_calls or ():
                 calls[call.id] = _call_text(call.function.name, call.function.arguments)
                 turns.append(ChatTurn("assistant", describe_call(call.function.name, call.function.arguments)))
@@ -369,9 +299,13 @@ def _call_text(name: str, arguments: str) -> str:
     return f"{name} with {arguments}"
 
 
-def _returned(calls: Mapping[str, str], call: str, text: str) -> ChatTurn:
+def _returned(calls: Mapping[str, str], call: str, text: str, files: int = 0) -> ChatTurn:
     """A result names its call with the arguments: of several calls of one tool, results may come in any order."""
-    return ChatTurn("tool", f"{calls.get(call, call)} returned: {text}" if call else text)
+    return ChatTurn("tool", f"{calls.get(call, call)} returned: {text}" if call else text, files)
+
+
+def _count_files(content: Content) -> int:
+    return sum(part.get("type") in FILE_PARTS for part in content) if isinstance(content, list) else 0
 
 
 def _text(content: Content, param: str) -> str:
@@ -412,6 +346,10 @@ class TeamRequest(Struct, frozen=True, omit_defaults=True):
     stop: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     """Ids of the files in it, which a next request goes on from, too."""
+    file_turns: dict[str, tuple[int, ...]] = {}
+    """By the id of a file, the numbers of the turns it was sent in."""
+    left_out: int = 0
+    """How many of the earliest turns of its conversation the team was not given."""
 
     def to_record(self, digest: str) -> ev.ClientRequest:
         return ev.ClientRequest(_API, Raw(msgspec.json.encode(self)), digest)
@@ -461,12 +399,17 @@ def error_of(problem: Problem) -> Json:
     return {**error, "chargehand": describe(problem.document)} if isinstance(problem, RunProblem) else error
 
 
-def describe(document: RunDocument, notice: str = "") -> Json:
-    """Return what stands under `chargehand`: how the run stands, and what it asks; its answer has a field already."""
+def describe(document: RunDocument, notice: str = "", left_out: int = 0) -> Json:
+    """Return what stands under `chargehand`: how the run stands, and what it asks; its answer has a field already.
+
+    `left_out` is how many of the earliest turns the team was not given.
+    """
     fields = document_data(document)
     about: Json = {**fields, "ending": fields.pop("state")}
     if document.question is not None:
         about["question"] = question_data(document.question)
+    if left_out:
+        about["left_out_turns"] = left_out
     return {**about, "notice": notice} if notice else about
 
 
@@ -506,6 +449,8 @@ class TeamAnswer(Struct, frozen=True):
     """Calls that the client is to make."""
     refusal: str = ""
     """Why there is no answer in the wanted format."""
+    left_out: int = 0
+    """How many of the earliest turns of the conversation the team was not given."""
 
     @property
     def content(self) -> str | None:
@@ -550,6 +495,7 @@ def answer_of(part: RunPart) -> TeamAnswer:
         cut="max_output_tokens" if state.answer_cut else document.reason if is_cut_short else "",
         calls=() if state.answer_written is None else state.answer_written.calls,
         refusal=refusal,
+        left_out=0 if request is None else request.left_out,
     )
 
 
@@ -675,7 +621,7 @@ def chat_completion(head: ChatHead, answer: TeamAnswer, notice: str, thoughts: s
         message["reasoning_content"] = "\n".join(filter(None, (notice, thoughts)))
     choice: Json = {"index": 0, "message": message, "finish_reason": answer.finish, "logprobs": None}
     completion = head.begin("chat.completion", [choice])
-    return {**completion, "usage": chat_usage(answer), "chargehand": describe(answer.document, notice)}
+    return {**completion, "usage": chat_usage(answer), "chargehand": describe(answer.document, notice, answer.left_out)}
 
 
 def worker_thoughts(entries: Sequence[Entry]) -> str:
@@ -753,7 +699,7 @@ class ResponseHead(Struct, frozen=True):
         }
         status = "incomplete" if answer.incomplete else "completed"
         details = {"reason": answer.incomplete} if answer.incomplete else None
-        about = describe(answer.document, self.notice)
+        about = describe(answer.document, self.notice, answer.left_out)
         return self.response(status, output, usage=usage, incomplete_details=details, chargehand=about)
 
     def failed(self, problem: Problem) -> Json:
