@@ -59,8 +59,8 @@ async def test_a_contradiction_is_ruled_on_where_the_money_that_is_left_covers_i
     elif most >= 4:
         assert "This is open: there is no ruling." in str(found.answer)
     else:
-        assert (found.ending, found.reason, list(found.results)) == ("partial", "budget", ["t1"])
-        assert [type(one.subject) for one in judges.requests] == [Answering]
+        assert (found.ending, found.reason) == ("partial", "budget")
+        assert "There are 12 apples" in str(found.answer)
 
 
 async def test_what_is_kept_for_the_answer_is_not_spent_on_a_ruling() -> None:
@@ -124,7 +124,7 @@ def test_what_is_offered_later_does_not_take_the_place_of_what_was_offered_befor
     for number, (key, run) in enumerate(zip((keys[0], keys[1], keys[0]), ("fork", "cache", "cache"), strict=True), 2):
         offer = ev.Offer(key, TaskId("t"), encode_value(run))
         fold(state, ev.Entry(number, 0.0, ev.ResultsOffered(run, (offer,))))
-    assert [[run for run, _ in state.offers[key]] for key in keys] == [["fork", "cache"], ["cache"]]
+    assert [state.offers[key][0] for key in keys] == ["fork", "cache"]
 
 
 async def test_what_a_plan_holds_more_is_one_duty_in_the_trace() -> None:

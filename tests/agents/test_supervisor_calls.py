@@ -4,15 +4,13 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from msgspec import structs
 
 from chargehand.agents.roles import Supervisor, Worker
-from chargehand.agents.strategies import Broadcast, Recursive, RoundRobin, Strategy
+from chargehand.agents.strategies import Broadcast, Recursive, Strategy
 from chargehand.engine.budget import NOTHING, Budget
-from chargehand.engine.plan import Combine, Plan, Task, TaskId
+from chargehand.engine.plan import Combine
 from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import ModelCard
@@ -140,32 +138,6 @@ async def test_after_a_crash_no_call_that_came_back_is_made_again(
     result = await team(await written({"r": entries})).resume("r")
     assert len(asked) == len(set(asked)) >= calls
     assert result.spent.micros - result.lost.micros == PRICE * len(asked)
-
-
-# --- what is kept for the answer
-
-
-PARTS = Plan(tuple(Task(TaskId(f"t{number}"), f"Do part {number}.", name) for number, name in enumerate("abcd")))
-
-
-@pytest.mark.parametrize("options", [{"strategy": Broadcast()}, {"strategy": RoundRobin()}, {"plan": PARTS}])
-@pytest.mark.parametrize("calls", [2, 3, 4])
-async def test_tasks_leave_a_call_for_the_answer(options: dict[str, Any], calls: int) -> None:
-    lead = ScriptedModel(["Written by the supervisor."], repeat=True)
-    model = ScriptedModel(["Said."], repeat=True)
-    workers = [Worker(name, "works", model=model) for name in "abcd"]
-    supervisor = Supervisor(model=lead, **options)
-    result = await Team(workers, supervisor=supervisor, budget=Budget(calls=calls)).run("Do it.")
-    assert (len(model.requests), len(lead.requests)) == (calls - 1, 1)
-    assert str(result.answer).startswith("Written by the supervisor.")
-
-
-async def test_where_no_model_answers_tasks_may_use_all() -> None:
-    model = ScriptedModel(["Said."], repeat=True)
-    plan = structs.replace(PARTS, combine="forward")
-    workers = [Worker(name, "works", model=model) for name in "abcd"]
-    await Team(workers, supervisor=Supervisor(plan=plan), budget=Budget(calls=4)).run("Do it.")
-    assert len(model.requests) == 4
 
 
 # --- the end of the time for tasks

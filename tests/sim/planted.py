@@ -252,7 +252,7 @@ BUGS = (
     Bug(
         "the floor is not kept for the answer",
         "engine/decide.py",
-        "covers(reserve, keep=keep):\n        cap =",
+        "covers(reserve, keep=floor):\n        cap =",
         "covers(reserve):\n        cap =",
     ),
     Bug(

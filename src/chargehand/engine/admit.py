@@ -71,7 +71,7 @@ def _step_start(state: RunState, report: ev.StepStarted) -> ev.Event:
         # what the attempt itself holds is given back at its first step
         carried = (progress.carried or {}).get(report.step, NOTHING)
         more = (report.reserve or NOTHING) - progress.reserved - carried
-        if not state.ledger.covers(more, keep=state.answer_reserve):
+        if not state.ledger.covers(more, keep=state.requested.budget.floor):
             raise Refused(f"the budget does not cover step {report.step} of {report.task!r}")
     return report
 

@@ -247,7 +247,7 @@ def _refinement(state: RunState, progress: Progress, now: Instant) -> ev.Event |
     reserve = state.requested.roster.supervision
     if not policy.refine or progress.refined >= progress.failures:
         return None
-    if not state.ledger.covers(reserve, keep=state.answer_reserve):
+    if not state.ledger.covers(reserve, keep=state.requested.budget.floor):
         return None  # a plain retry is better than none
     until = min(now + policy.supervision, work_until(state))
     return ev.SupervisionStarted("refine", progress.failures, until, progress.task.id, reserve=_reservation(reserve))
@@ -380,9 +380,9 @@ def _start(
         return None
     agent, probes = choice
     reserve = NOTHING if progress.carried else agent.estimate  # a nested run that is resumed has its money
-    keep = state.answer_reserve
-    if not state.ledger.covers(reserve, keep=keep):
-        cap = state.ledger.cap_reached(reserve, keep=keep)
+    floor = state.requested.budget.floor
+    if not state.ledger.covers(reserve, keep=floor):
+        cap = state.ledger.cap_reached(reserve, keep=floor)
         return ev.TaskSkipped(progress.task.id, "budget", cap=cap)
     starting[agent.name] = starting.get(agent.name, 0) + 1
     return ev.AttemptStarted(
@@ -585,7 +585,7 @@ def _may_replan(state: RunState) -> bool:
     return (
         state.replans < state.requested.policy.limits.replans
         and state.planning.failure is None  # else it could not even plan
-        and state.ledger.covers(state.requested.roster.supervision, keep=state.answer_reserve)
+        and state.ledger.covers(state.requested.roster.supervision, keep=state.requested.budget.floor)
         and any(gap.reason != "person" for gap in gaps(state))  # what a person skipped is not wanted
     )
 

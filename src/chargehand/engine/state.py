@@ -412,11 +412,6 @@ class RunState(Struct, gc=False):
         is_forwarded = self.combine == "forward" and self.requested.answer_format is None
         return NOTHING if is_forwarded or self.combine == "none" else self.requested.roster.supervision
 
-    @property
-    def answer_reserve(self) -> Amount:
-        """What tasks leave untouched: a call for the answer, and the budget's floor if that is more."""
-        return self.answer_cost.max(self.requested.budget.floor)
-
     def owe(self, work: Work) -> None:
         self.owing[work] = None
         self.touched.append(work)

@@ -474,17 +474,22 @@ class _StepContext:
         if fits and claim.least.within(amount):  # the claim may have grown while it waited
             return amount
         more = claim.least - self._held_before(step)
-        cap = self._line.state.ledger.cap_reached(more, keep=self._line.state.answer_reserve)
+        cap = self._line.state.ledger.cap_reached(more, keep=self._answer_reserve())
         raise WorkFailed(ev.Failure("budget", str(error), cap=cap), NOTHING) from error
 
     def _room(self, step: int) -> Amount:
         """What a step may take that does not get all it wants: what is left for the answer stays untouched."""
-        return self._line.state.ledger.room(self._line.state.answer_reserve) + self._held_before(step)
+        return self._line.state.ledger.room(self._answer_reserve()) + self._held_before(step)
 
     def _held_before(self, step: int) -> Amount:
         """Return what is given back when a step starts: the attempt's own reservation, and the step's from a crash."""
         progress = self._line.state.tasks[self._work.task]
         return progress.reserved + (progress.carried or {}).get(step, NOTHING)
+
+    def _answer_reserve(self) -> Amount:
+        """What is left for the answer."""
+        state = self._line.state
+        return state.answer_cost.max(state.requested.budget.floor)
 
     async def _refunded(self, turn: ModelTurn | None) -> bool:
         with waiting(self._work.task or self._work.kind, "the budget is reserved for calls under way"):
@@ -555,7 +560,7 @@ class _StepContext:
         floor = state.requested.budget.floor
         if self._work.kind == "answer":
             return floor if claim.keeps_floor else NOTHING
-        untouched = self._line.state.answer_reserve
+        untouched = self._answer_reserve()
         if self._work.kind == "plan":
             room = state.ledger.room(untouched)
             untouched += room - room // 2
