@@ -474,7 +474,7 @@ def test_a_run_is_deleted_by_an_administrator_once_it_is_not_under_way(own_home:
     own_home.wait(run)
     assert len(own_home.client.get("/api/runs").json()["runs"]) == 1
     assert own_home.client.delete(f"/api/runs/{run}", headers=key_for(tmp_path, "main")).status_code == 403
-    assert own_home.client.delete(f"/api/runs/{run}").json() == {"runs": [run]}
+    assert own_home.client.delete(f"/api/runs/{run}").json() == {"runs": [run], "kept_in": []}
     assert own_home.client.get(f"/api/runs/{run}").status_code == 404
     assert own_home.client.get("/api/runs").json()["runs"] == []
 
