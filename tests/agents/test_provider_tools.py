@@ -5,11 +5,13 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
-from msgspec import structs
+from msgspec import Struct, structs
 
+from chargehand.agents.result import Result
 from chargehand.agents.roles import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
+from chargehand.engine.facts import Citation
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.journal.memory import MemoryJournal
@@ -66,6 +68,63 @@ async def test_a_paused_turn_goes_on_and_what_was_found_counts_as_returned_by_a_
     (tracing,) = [e.tracing for one in entries if isinstance(e := one.event, ev.AttemptSucceeded)]
     assert tracing is not None
     assert tracing.untraced == ()  # 104 kg was found, not made up
+
+
+PAUSED_CARD = structs.replace(FREE, provider_tools=("web_search",))
+CITED = tuple(Citation(source=name) for name in ("first.html", "second.html"))
+
+
+async def result_of(*parts: Reply, steps: int = 9, output: type | None = None) -> tuple[Result, Sequence[ev.Entry]]:
+    """Run a worker whose model says these parts, and return the result and the entries of its run."""
+    journal = MemoryJournal()
+    script = play(work=parts, card=PAUSED_CARD)
+    ann = Worker("ann", tools=["provider:web_search"], steps=steps, output=output)
+    result = await team(script, ann, journal=journal).run("Count", run="r")
+    return result, (await journal.read("r"))[:]
+
+
+def paused(text: str, *citations: Citation) -> Reply:
+    return Reply(text, (), "paused", provider_calls=1, citations=citations)
+
+
+async def test_the_result_of_a_paused_turn_is_the_text_of_all_its_parts() -> None:
+    parts = paused("The ostrich ", CITED[0]), paused("is a bird "), Reply("that runs.", citations=CITED[1:])
+    result, entries = await result_of(*parts)
+    assert result.answer == "The ostrich is a bird that runs."
+    assert [reply.text for reply in replies(entries)][-3:] == ["The ostrich ", "is a bird ", "that runs."]
+    (tracing,) = [e.tracing for one in entries if isinstance(e := one.event, ev.AttemptSucceeded)]
+    assert tracing is not None
+    assert [citation.source for citation in tracing.citations] == ["first.html", "second.html"]
+
+
+async def test_a_turn_that_says_all_before_its_pause_has_a_result() -> None:
+    result, _ = await result_of(paused("An ostrich runs."), Reply(""), steps=2)
+    assert result.answer == "An ostrich runs."
+
+
+async def test_the_value_of_a_paused_turn_is_read_from_all_its_parts() -> None:
+    class Bird(Struct):
+        name: str
+        runs: bool
+
+    result, entries = await result_of(paused('{"name": "ostrich", '), Reply('"runs": true}'), steps=2, output=Bird)
+    (done,) = [e for one in entries if isinstance(e := one.event, ev.AttemptSucceeded)]
+    assert result.ending == "complete"
+    assert msgspec.json.decode(done.result, type=Bird) == Bird("ostrich", runs=True)
+
+
+async def test_what_was_said_before_a_call_of_a_tool_is_no_part_of_the_result() -> None:
+    @tool(effect="read")
+    def weigh(bird: str) -> str:
+        """Weigh a bird."""
+        return f"{bird} is heavy"
+
+    journal = MemoryJournal()
+    asked = Reply("I weigh it.", (call("weigh", bird="ostrich"),), "tools")
+    script = play(work=[paused("I look. "), asked, "It is heavy."], card=PAUSED_CARD)
+    ann = Worker("ann", tools=[weigh, "provider:web_search"])
+    result = await team(script, ann, journal=journal).run("Count")
+    assert result.answer == "It is heavy."
 
 
 async def test_searches_are_paid_for_and_reserved() -> None:

@@ -56,6 +56,13 @@ def test_an_effort_that_is_given_stands_in_for_all_that_the_file_names(tmp_path:
         ("{cache: 2h}", r"settings.cache: is the text '2h'; it must be one of 1h, 5m, off"),
         ("{extra: {model: x}}", r"settings.extra: holds 'model', which every call sets itself"),
         ("{extra: {temperature: 1}}", r"settings.extra: holds 'temperature', which has a setting of its own"),
+        ("{max_tokens: 0}", r"settings.max_tokens: is 0; a reply has at least one token: write 1 or more"),
+        (
+            "{extra: {max_tokens: 64000}}",
+            r"settings.extra: holds 'max_tokens', which has a setting of its own; write max_",
+        ),
+        ("{extra: {n: 3}}", r"settings.extra: holds 'n', which every call sets itself; leave it out"),
+        ("{extra: {options: {num_predict: 9}}}", r"settings.extra: holds 'options.num_predict', which has a setting"),
         ("{effort: low, extra: {thinking: {}}}", r"settings.extra: holds 'thinking' and effort is set"),
     ],
 )

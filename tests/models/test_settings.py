@@ -46,6 +46,34 @@ OPENAI = "https://api.openai.com/v1"
         ({"extra": {"temperature": 1}}, "extra holds 'temperature', which has a setting of its own; write temperature"),
         ({"extra": {"stop_sequences": ["x"]}}, "extra holds 'stop_sequences', which has a setting of its own; write s"),
         ({"extra": {"x": object()}}, "extra cannot be written as JSON"),
+        (
+            {"extra": {"max_tokens": 64_000}},
+            "extra holds 'max_tokens', which has a setting of its own; write max_tokens",
+        ),
+        (
+            {"extra": {"max_output_tokens": 9}},
+            "extra holds 'max_output_tokens', which has a setting of its own; write m",
+        ),
+        (
+            {"extra": {"maxTokens": 9}},
+            "extra holds 'maxTokens', which has a setting of its own; write max_tokens beside",
+        ),
+        ({"extra": {"n": 5}}, "extra holds 'n', which every call sets itself; leave it out"),
+        ({"extra": {"best_of": 5}}, "extra holds 'best_of', which every call sets itself; leave it out"),
+        ({"extra": {"max_tool_calls": 99}}, "extra holds 'max_tool_calls', which every call sets itself; leave it out"),
+        ({"extra": {"previous_response_id": "r"}}, "extra holds 'previous_response_id', which every call sets itself"),
+        (
+            {"extra": {"options": {"num_predict": 9}}},
+            "extra holds 'options.num_predict', which has a setting of its own",
+        ),
+        (
+            {"extra": {"generationConfig": {"candidateCount": 2}}},
+            "extra holds 'generationConfig.candidateCount', which",
+        ),
+        ({"extra": {"a": float("nan")}}, "extra cannot be written as JSON"),
+        ({"extra": {"a": [{"b": float("inf")}]}}, "extra cannot be written as JSON"),
+        ({"max_tokens": 0}, "max_tokens is 0; a reply has at least one token: write 1 or more, or leave it out"),
+        ({"max_tokens": -5}, "max_tokens is -5; "),
         ({"effort": "low", "extra": {"thinking": {}}}, "extra holds 'thinking' and effort is set; both say how much"),
     ],
 )
@@ -53,6 +81,11 @@ def test_a_value_that_cannot_be_sent_is_refused_where_it_is_declared(values: dic
     with pytest.raises(Invalid) as caught:
         Settings(**values)
     assert str(caught.value).startswith(f"Settings: {problem}")
+
+
+def test_a_budget_for_thoughts_and_a_name_inside_a_table_of_ones_own_are_no_limit_of_a_reply() -> None:
+    extra = {"reasoning": {"max_tokens": 2_000}, "thinking": {"budget_tokens": 2_000}, "metadata": {"n": 1}}
+    assert Settings(extra=extra).extra == extra
 
 
 def test_settings_are_compared_by_what_they_hold() -> None:

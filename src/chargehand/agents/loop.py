@@ -158,6 +158,7 @@ class Attempt:
 
     async def _result(self) -> Done:
         most = self._equipped.worker.steps
+        paused: Reply | None = None
         while self._steps < most:
             number = self._steps + self._repeats + 1
             if self._recall is not None:
@@ -168,13 +169,17 @@ class Attempt:
                 self._calls.take_provider_results(reply)
             if reply.finish == "paused":  # it goes on when it is asked again
                 self._steps += 1
+                paused = _join(paused, reply)
                 continue
             if reply.calls:
+                paused = None
                 exit_tool = await self._make_calls(reply, number)
                 if exit_tool:
                     return Done(self._calls.last, NOTHING, exit_tool=exit_tool)
                 continue
             self._steps += 1
+            if paused is not None:
+                reply, paused = _join(paused, reply), None
             done = self._finished(reply)
             if done is not None:
                 done = await self._traced(done, reply, last=self._steps >= most)
@@ -421,3 +426,10 @@ class Attempt:
         }
         quoted = [message.text for message in messages if message.role == "tool" and message.call not in received]
         return missing_parts(text, quoted)[:_MAX_MISSING]
+
+
+def _join(paused: Reply | None, reply: Reply) -> Reply:
+    """Return the reply with the text and the citations of the parts of its turn before a pause."""
+    if paused is None:
+        return reply
+    return structs.replace(reply, text=paused.text + reply.text, citations=paused.citations + reply.citations)

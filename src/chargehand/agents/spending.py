@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from chargehand.engine.budget import NOTHING, Amount, Budget, CapReached, Ledger
 from chargehand.engine.events import Effect, StepKind
-from chargehand.engine.facts import CallsLost, ModelFellBack
+from chargehand.engine.facts import CallsLost, ModelFellBack, UsageUnknown
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.messages import Reply, Request, Settings, Usage
@@ -301,11 +301,13 @@ class Spending:
                 continue
             if reply.notice:
                 context.note(reply.notice)
+            used = _billed(model, reply, reserved)
+            if used is None and reply.usage is not None:
+                reply = _without_usage(model, reply, reservation.request, context)
             self._replies += 1
             # without caps little depends on it: a part of the replies is enough
             if self.capped or self._replies <= _LEARNED or self._replies % _LEARNED == 0:
                 self._learn(reservation, model, reply, limit)
-            used = _billed(model, reply, reserved)
             if used is None and not self.capped:
                 used = Amount(calls=1)
             return reply, total([used, self._failed_cost(reservation, context, failed)]) if failed else used
@@ -352,12 +354,37 @@ def _note_fallback(context: StepContext, failed: tuple[Model, ModelFailed], to: 
 
 
 def _billed(model: Model, reply: Reply, reserved: Amount) -> Amount | None:
-    """Return what a reply cost; None where the provider does not say how many tokens it used."""
-    if reply.usage is None:
-        return None
+    """Return what a reply cost; None where the provider does not say how many tokens it used, or says what cannot be.
+
+    It is on the way of every call, so the counts are compared here without another one.
+    """
     usage = reply.usage
+    if (
+        usage is None
+        or usage.input < usage.cached + usage.cache_written + usage.cache_written_hour
+        or usage.output < usage.reasoning
+        or usage.cached < 0
+        or usage.cache_written < 0
+        or usage.cache_written_hour < 0
+        or usage.reasoning < 0
+        or usage.searches < 0
+    ):
+        return None
     micros = model.card.price(usage, reply.tier) if reply.micros is None else reply.micros
-    return Amount(tokens=usage.input + usage.output, micros=reserved.micros if micros is None else micros, calls=1)
+    if micros is None:
+        micros = reserved.micros
+    return None if micros < 0 else Amount(tokens=usage.input + usage.output, micros=micros, calls=1)
+
+
+def _without_usage(model: Model, reply: Reply, request: Request, context: StepContext) -> Reply:
+    """Return the reply without the usage that it reports, which cannot be, and tell people."""
+    handle = model.card.handle
+    text = (
+        f"{handle} reports a usage that cannot be, so what its calls used is not known: `input` includes `cached`, "
+        "`cache_written` and `cache_written_hour`, `output` includes `reasoning`, and nothing is below zero"
+    )
+    context.note(text, fact=UsageUnknown(request.asker, 1, "tokens", handle))
+    return structs.replace(reply, usage=None, micros=None)
 
 
 def _known_cost(model: Model, error: ModelFailed) -> Amount | None:
@@ -366,8 +393,7 @@ def _known_cost(model: Model, error: ModelFailed) -> Amount | None:
         return NOTHING
     if error.usage is None:
         return None if error.billed else Amount(calls=1)
-    usage = error.usage
-    return Amount(tokens=usage.input + usage.output, micros=model.card.price(usage) or 0, calls=1)
+    return _billed(model, Reply(usage=error.usage), NOTHING)
 
 
 def total(costs: Sequence[Amount | None]) -> Amount | None:

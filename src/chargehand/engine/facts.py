@@ -106,10 +106,10 @@ class ToolsWithheld(_NotedFact, frozen=True, tag="tools_withheld"):
 
 
 class UsageUnknown(_NotedFact, frozen=True, tag="usage_unknown"):
-    """What calls of a worker's agent used or cost is not known, so it counts as nothing."""
+    """What calls used or cost is not known. It counts as nothing; of a model under a cap, as what was reserved."""
 
     worker: str
-    """The worker."""
+    """The worker, or `supervisor`."""
     calls: int
     """How many calls."""
     unknown: Literal["tokens", "price"]

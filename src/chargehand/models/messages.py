@@ -1,5 +1,6 @@
 """What goes into a model and what comes out, in our own words. How a provider writes it is the adapters' business."""
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias, cast
@@ -178,16 +179,33 @@ class ToolSpec(Struct, frozen=True, gc=False):
     parameters: Raw
 
 
+_LIMITS = (
+    *("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_tokens_to_sample"),
+    "num_predict",
+)
+_COPIES = ("n", "best_of", "candidate_count", "num_return_sequences")
 _NO_EXTRA = {
-    **dict.fromkeys(("temperature", "top_p", "seed", "stop", "service_tier", "parallel_tool_calls"), ""),
-    **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens"), "max_tokens"),
+    **{name: name for name in ("temperature", "top_p", "seed", "stop", "service_tier", "parallel_tool_calls")},
+    **dict.fromkeys(_LIMITS, "max_tokens"),
     "stop_sequences": "stop",
-    "cache_control": "cache",
-    **dict.fromkeys(("model", "messages", "input", "system", "instructions"), None),
-    **dict.fromkeys(("tools", "tool_choice", "functions", "function_call", "response_format"), None),
-    **dict.fromkeys(("stream", "stream_options", "n"), None),
+    **dict.fromkeys(("cache_control", "prompt_cache_retention"), "cache"),
+    **dict.fromkeys(("model", "messages", "input", "system", "instructions"), ""),
+    **dict.fromkeys(("tools", "tool_choice", "functions", "function_call", "response_format", "max_tool_calls"), ""),
+    **dict.fromkeys(("stream", "stream_options", "background", "previous_response_id", "conversation"), ""),
+    **dict.fromkeys(_COPIES, ""),
 }
-"""What `extra` may not hold: fields with a setting of their own (empty: of the same name), and those of every call."""
+"""What `extra` may not hold, and the setting to use instead; empty: every call sets it itself."""
+_TABLES = frozenset(("extrabody", "generationconfig", "inferenceconfig", "options", "parameters"))
+"""Tables in which servers also read the limits of a reply, as `_same_name` writes them."""
+
+
+def _same_name(name: str) -> str:
+    """Return a field's name without underscores and capitals: some servers read `max_tokens` and `maxTokens` alike."""
+    return name.replace("_", "").lower()
+
+
+_REFUSED = {_same_name(name): setting for name, setting in _NO_EXTRA.items()}
+_REFUSED_INSIDE = {_same_name(name): _NO_EXTRA[name] for name in (*_LIMITS, *_COPIES)} | {"maxlength": "max_tokens"}
 _EFFORTS = ("reasoning_effort", "reasoning", "thinking")
 
 
@@ -204,7 +222,7 @@ class Settings(Declared, frozen=True, cache_hash=True, forbid_unknown_fields=Tru
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     """How freely it samples; left out, the provider decides."""
     max_tokens: Annotated[int, written_as("Size")] | None = None
-    """The longest reply in tokens, thinking included; left out, it goes by the model and the budget."""
+    """The longest reply in tokens, thinking included, 1 at least; left out, it goes by the model and the budget."""
     parallel_tool_calls: bool | None = None
     """Whether a reply may hold several tool calls; left out, the provider decides."""
     effort: Effort | None = None
@@ -223,7 +241,7 @@ class Settings(Declared, frozen=True, cache_hash=True, forbid_unknown_fields=Tru
     """Further fields of the request, as the provider calls them; left out, none."""
 
     def __post_init__(self) -> None:
-        if self.stop is None and self.extra is None:
+        if self.stop is None and self.extra is None and (self.max_tokens is None or self.max_tokens > 0):
             return
         for name, problem in settings_problems(structs.asdict(self)):
             raise Invalid(f"Settings: {name} {problem}")
@@ -235,22 +253,40 @@ class Settings(Declared, frozen=True, cache_hash=True, forbid_unknown_fields=Tru
 
 def settings_problems(written: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with settings whose types are right: the setting, and the end of a sentence about it."""
+    most = cast("int | None", written.get("max_tokens"))
+    if most is not None and most < 1:
+        yield "max_tokens", f"is {most}; a reply has at least one token: write 1 or more, or leave it out"
     stop = cast("Sequence[str]", written.get("stop") or ())
     if not all(text.strip() for text in stop):
         yield "stop", "holds an empty text; each text must hold more than blanks"
     extra = cast("Mapping[str, object]", written.get("extra") or {})
-    for name in extra:
-        setting = _NO_EXTRA.get(name, name)
-        if setting is None:
-            yield "extra", f"holds {name!r}, which every call sets itself; leave it out"
-        elif setting != name:
-            yield "extra", f"holds {name!r}, which has a setting of its own; write {setting or name} beside extra"
-        elif name in _EFFORTS and written.get("effort") is not None:
+    for problem in _extra_problems(extra):
+        yield "extra", problem
+    for name in _EFFORTS:
+        if name in extra and written.get("effort") is not None:
             yield "extra", f"holds {name!r} and effort is set; both say how much the model thinks: leave one out"
+
+
+def _extra_problems(extra: Mapping[str, object]) -> Iterator[str]:
     try:
         msgspec.json.encode(extra)
-    except (TypeError, ValueError, RecursionError) as error:
-        yield "extra", f"cannot be written as JSON ({error}); use text, numbers, lists and tables"
+        json.dumps(msgspec.to_builtins(extra, str_keys=True), allow_nan=False)  # msgspec writes NaN as null
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        yield f"cannot be written as JSON ({error}); use text, numbers, lists and tables"
+        return
+    yield from _refused_fields(extra, _REFUSED)
+    for name, value in extra.items():
+        if _same_name(name) in _TABLES and isinstance(value, Mapping):
+            yield from _refused_fields(cast("Mapping[str, object]", value), _REFUSED_INSIDE, f"{name}.")
+
+
+def _refused_fields(fields: Mapping[str, object], refused: Mapping[str, str], table: str = "") -> Iterator[str]:
+    for name in fields:
+        setting = refused.get(_same_name(name))
+        if setting:
+            yield f"holds {table + name!r}, which has a setting of its own; write {setting} beside extra"
+        elif setting is not None:
+            yield f"holds {table + name!r}, which every call sets itself; leave it out"
 
 
 def ways_to_answer(settings: Settings) -> dict[str, object]:
