@@ -128,6 +128,8 @@ WANTED: dict[str, Want] = {
     "takes-no-documents": ANSWERED,
     **dict.fromkeys(RULES, ANSWERED),
     "server-tools": ANSWERED,
+    "tool-search": ANSWERED,
+    "no-tool-search": ANSWERED,
 }
 
 

@@ -21,6 +21,7 @@ BEGIN = "<!-- features: written by `make reference` -->"
 END = "<!-- end of features -->"
 
 FAMILIES: Mapping[str, str] = {
+    "openai:gpt-5.4": "OpenAI, from GPT-5.4",
     "openai:gpt-5-mini": "OpenAI, models that reason",
     "openai:gpt-4o-mini": "OpenAI, other models",
     "anthropic:claude-opus-5": "Anthropic, from Claude 4.6",
@@ -66,6 +67,7 @@ _HEADS = (
     "cache",
     "tiers",
     "`provider:`",
+    "tool search",
 )
 
 
@@ -82,6 +84,7 @@ class Features(Struct, frozen=True):
     cache: bool
     tiers: tuple[str, ...]
     provider_tools: tuple[str, ...]
+    searches_tools: bool
 
 
 def features(handle: str) -> Features:
@@ -101,6 +104,7 @@ def features(handle: str) -> Features:
         cache=bool(_changed(model, Settings(cache="1h"), Settings(cache="off"))),
         tiers=tuple(tier for tier in _TIERS if _changed(model, Settings(service_tier=tier))),
         provider_tools=model.card.provider_tools,
+        searches_tools=model.card.searches_tools,
     )
 
 
@@ -143,6 +147,7 @@ def _rows() -> Iterator[tuple[str, ...]]:
             _mark(found.cache),
             ", ".join(found.tiers) or _NO,
             ", ".join(found.provider_tools) or _NO,
+            _mark(found.searches_tools),
         )
 
 

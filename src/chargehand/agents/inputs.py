@@ -162,8 +162,9 @@ class WorkerHistory:
 
     def add_reply(self, reply: Reply) -> None:
         """Add a reply, and learn from it how many tokens the messages are."""
-        # with tools of the provider, what it counts was read several times, and holds what they returned
-        if reply.usage is not None and not self.is_short and not reply.provider_calls:
+        # with tools of the provider and searches, what it counts was read several times, and holds what they returned
+        read_once = not reply.provider_calls and not reply.tool_searches
+        if reply.usage is not None and not self.is_short and read_once:
             self.rates.learn(self.size, reply.usage.input)
         self.add(Message("assistant", reply.text, reply.calls, kept=reply.kept))
 

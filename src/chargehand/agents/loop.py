@@ -36,7 +36,7 @@ from chargehand.models.messages import Message, Reply, Request, ToolSpec, new_no
 from chargehand.models.partial_text import missing_parts
 from chargehand.models.reply_limit import longer_limit, reply_limit
 from chargehand.models.request_facts import Working
-from chargehand.models.token_count import count_tokens
+from chargehand.models.token_count import count_tokens, together
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.tools.rules import allowed, may_exit, must_exit, only_end
 
@@ -272,7 +272,7 @@ class Attempt:
             ready.models,
             request,
             read=self._history.tokens,
-            size=self._history.size if spending.capped else None,
+            size=together(self._history.size, ready.searched) if spending.capped else None,
             estimate=ready.worker.estimate,
             at_least=self._longer,
         )

@@ -22,17 +22,17 @@ from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Access, Block, Grant
 from chargehand.memory.catalog import Memory
 from chargehand.memory.session import OpenMemory
-from chargehand.models.messages import Message, ToolSpec, ways_to_answer
+from chargehand.models.messages import Message, Request, ToolSpec, ways_to_answer
 from chargehand.models.model import Model
 from chargehand.models.provider_tools import PREFIX
 from chargehand.models.request_facts import Skill, WorkerCard
-from chargehand.models.token_count import EMPTY, REQUEST, Size, measure_tools, together
+from chargehand.models.token_count import EMPTY, REQUEST, Size, measure_deferred, measure_tools, together, without
 from chargehand.text.words import did_you_mean, listed
 from chargehand.tools.built_in import BUILT_IN, WITH_SETTINGS, tools_named
 from chargehand.tools.provider_tool import check_offered, provider_tool
 from chargehand.tools.remember import ARCHIVE_TOOLS, BLOCK_TOOLS, NAMES, described, memory_tools, usual_tools
 from chargehand.tools.rules import check as check_rules
-from chargehand.tools.rules import check_approvals, needs_approval
+from chargehand.tools.rules import check_approvals, demanded, needs_approval
 from chargehand.tools.tool import Tool, Toolbox, as_tool, unpack_toolboxes
 
 AnyTool: TypeAlias = Tool | Callable[..., object] | str | Toolbox
@@ -46,6 +46,7 @@ GIVE_UP = ToolSpec(
         b'{"type":"object","properties":{"reason":{"type":"string"},"final":{"type":"boolean"}},'
         b'"required":["reason"],"additionalProperties":false}'
     ),
+    at_once=True,
 )
 READ_MORE = ToolSpec(
     "read_more",
@@ -54,6 +55,7 @@ READ_MORE = ToolSpec(
         b'{"type":"object","properties":{"handle":{"type":"string"},"start":{"type":"integer","minimum":0}},'
         b'"required":["handle","start"],"additionalProperties":false}'
     ),
+    at_once=True,
 )
 OURS = frozenset((GIVE_UP.name, READ_MORE.name))
 
@@ -72,7 +74,9 @@ class ReadyWorker(Struct, eq=False):
     """Its tools as a model sees them."""
     window: int
     beside: Size = EMPTY
-    """The size of what a call reads beside the messages: its tools, and the schema of its result."""
+    """The size of what a call reads at first beside the messages: its tools, and the schema of its result."""
+    searched: Size = EMPTY
+    """The size of the tools that no call reads before its model has searched for them."""
     memory: WorkerMemory | None = None
     """With one it is shown its memory before each call of its model."""
     has_deciding_tools: bool = False
@@ -133,8 +137,11 @@ def make_ready(
     """Make a worker ready; Invalid, naming it, where it cannot work."""
     tools = check_worker(worker, named)
     shape = None if worker.output is None else JsonShape(worker.output)
-    specs = (*(tool.spec for tool in tools.values() if not tool.hosted), GIVE_UP)
+    needed = demanded(worker.rules)
+    own = [tool.spec for tool in tools.values() if not tool.hosted]
+    specs = (*(structs.replace(spec, at_once=True) if spec.name in needed else spec for spec in own), GIVE_UP)
     hosted = hosted_tools(tools)
+    searched = _measure_searched(worker, models, specs)
     for model in models:
         check_offered(f"worker {worker.name!r}", hosted, model.card.handle, model.card.provider_tools)
     return ReadyWorker(
@@ -145,11 +152,22 @@ def make_ready(
         card=worker_card(worker, tools),
         specs=specs,
         window=min((model.card.window for model in models), default=0),
-        beside=together(REQUEST, measure_tools(specs, None if shape is None else bytes(shape.raw))),
+        beside=without(together(REQUEST, measure_tools(specs, None if shape is None else bytes(shape.raw))), searched),
+        searched=searched,
         memory=memory,
         has_deciding_tools=any(tool.decides is not None for tool in tools.values()),
         provider_tools=hosted,
     )
+
+
+def _measure_searched(worker: Worker, models: Sequence[Model], specs: tuple[ToolSpec, ...]) -> Size:
+    """Return the size of the tools that all models of a worker are left to search for.
+
+    With rules some of the tools may be missing in a step, so that the others are few enough to be sent at once.
+    """
+    if worker.rules or not all(model.card.searches_tools for model in models):
+        return EMPTY
+    return measure_deferred(Request((), specs))
 
 
 def hosted_tools(tools: Mapping[str, Tool]) -> tuple[str, ...]:

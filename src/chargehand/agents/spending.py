@@ -21,7 +21,8 @@ from chargehand.models.model import Hear, Model, ModelFailed, model_failed
 from chargehand.models.provider_tools import MAX_USES, RESULT_TOKENS
 from chargehand.models.providers import is_free
 from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, Observations, reply_limit
-from chargehand.models.token_count import EMPTY, Size, measure_request
+from chargehand.models.token_count import EMPTY, Size, measure_deferred, measure_request, without
+from chargehand.models.tool_search import MOST_AT_ONCE, MOST_SEARCHES
 from chargehand.runtime.executor import Claim, Done, StepContext, WorkFailed
 
 # --- reserve, call, settle
@@ -108,7 +109,9 @@ class Reservation:
     def read(self, model: Model) -> int:
         """Return the tokens that a call of one of the models reads, about."""
         size = self._measured()
-        return size if isinstance(size, int) else self._spending.observations.of(model).rates.estimate(size)
+        if isinstance(size, int):
+            return size
+        return self._spending.observations.of(model).rates.estimate(self._read_at_first(model, size))
 
     def most_read(self, model: Model) -> int:
         """Return the tokens that a call of one of the models reads at most."""
@@ -119,8 +122,17 @@ class Reservation:
         known, most = self._bounds.get(model.card.handle, (-1, 0))
         if known != rates.replies:
             most = rates.bound(size)
+            at_first = self._read_at_first(model, size)
+            if at_first is not size:  # it is read anew after each search, and all schemas at most
+                most += MOST_SEARCHES * rates.bound(at_first)
             self._bounds[model.card.handle] = rates.replies, most
         return most
+
+    def _read_at_first(self, model: Model, size: Size) -> Size:
+        """Return the size of what one of the models reads before it has searched for tools."""
+        if not model.card.searches_tools or len(self._asked.tools) <= MOST_AT_ONCE:
+            return size
+        return without(size, measure_deferred(self._asked))
 
     def _measured(self) -> Size | int:
         if self._size is None:
@@ -130,10 +142,10 @@ class Reservation:
     def learn(self, model: Model, usage: Usage) -> None:
         """Let a reply teach how many tokens the request was."""
         rates = self._spending.observations.of(model).rates
-        if self._size is None:
+        if self._size is None and not model.card.searches_tools:
             rates.note(self._asked, usage.input)
-        elif not isinstance(self._size, int):
-            rates.learn(self._size, usage.input)
+        elif not isinstance(size := self._measured(), int):
+            rates.learn(self._read_at_first(model, size), usage.input)
 
     @property
     def limit(self) -> int:
@@ -317,9 +329,10 @@ class Spending:
     def _learn(self, reservation: Reservation, model: Model, reply: Reply, limit: int) -> None:
         """Let a reply teach what calls of its model take.
 
-        One that used tools of the provider teaches nothing: what was asked was read several times, with their results.
+        One that used tools of the provider, or searched for ours, teaches nothing: what was asked was read several
+        times, with their results.
         """
-        if reply.provider_calls:
+        if reply.provider_calls or reply.tool_searches:
             return
         if reply.usage is not None:
             reservation.learn(model, reply.usage)

@@ -6,6 +6,7 @@ Replies are read strictly: what is not as it should be fails. Retries, limits an
 import re
 from base64 import b64encode
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias, Unpack, cast
 
 import msgspec
@@ -32,6 +33,7 @@ from chargehand.models.messages import (
 from chargehand.models.model import Hear
 from chargehand.models.provider_tools import ANTHROPIC_TOOLS, is_server_block
 from chargehand.models.strict_schemas import ANTHROPIC, strict_schema
+from chargehand.models.tool_search import ANTHROPIC_SEARCH, DEFER, is_search_call, with_search
 from chargehand.models.wire import (
     EndpointOptions,
     HttpModel,
@@ -41,7 +43,8 @@ from chargehand.models.wire import (
 )
 
 VERSION = "2023-06-01"
-_OWN_HOST = "https://api.anthropic.com/"  # where documents are taken; other servers of the protocol may not know them
+_OWN_HOST = "https://api.anthropic.com/"
+"""Where documents and searches for tools are taken; other servers of the protocol may not know them."""
 _EMPTY = "(empty)"  # an empty text block is an error there
 # https://platform.claude.com/docs/en/build-with-claude/thinking-troubleshooting
 _NO_THOUGHT = re.compile(r"Expected .?thinking.? or .?redacted_thinking")
@@ -102,13 +105,16 @@ class AnthropicMessages(HttpModel):
 
     protocol = "messages"
     PROVIDER_TOOLS = ANTHROPIC_TOOLS
+    TOOL_SEARCH = ANTHROPIC_SEARCH
 
     def __init__(
         self, handle: str, base_url: str, name: str, key: str = "", **options: Unpack[EndpointOptions]
     ) -> None:
         headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
         url = base_url.rstrip("/").removesuffix("/v1") + "/v1/messages"
-        usual: EndpointOptions = {"window": 200_000, "documents": url.startswith(_OWN_HOST)}
+        is_own = url.startswith(_OWN_HOST)
+        searches = is_own and ANTHROPIC_SEARCH.names.search(name) is not None
+        usual: EndpointOptions = {"window": 200_000, "documents": is_own, "tool_search": searches}
         super().__init__(handle, url, name, key, headers, {**usual, **options})
         self._thinking = next(rule for rule in _THINKING if rule.names.search(name.lower()))
         self._thoughtless: set[str] = set()  # calls of conversations that lack a thought it wants
@@ -121,7 +127,10 @@ class AnthropicMessages(HttpModel):
 
     def _body(self, request: Request, limit: int, *, streamed: bool) -> dict[str, object]:
         settings = request.settings
-        system, turns = _write_turns(request.messages, self._own_parts, cites=request.schema is None)
+        search = self._plan_search(request)
+        system, turns = _write_turns(
+            request.messages, partial(self._parts_to_send, search=search), cites=request.schema is None
+        )
         body: dict[str, object] = {"model": self._name, "max_tokens": limit}
         if settings.effort is not None:
             self._write_effort(body, settings.effort, limit)
@@ -132,7 +141,7 @@ class AnthropicMessages(HttpModel):
                 config["format"] = {"type": "json_schema", "schema": strict}
             else:
                 system.append({"type": "text", "text": _IN_WORDS + bytes(request.schema).decode()})
-        tools = [_write_tool(tool) for tool in request.tools]
+        tools = with_search([_write_tool(tool) for tool in request.tools], search, self.TOOL_SEARCH)
         tools += [dict(self.PROVIDER_TOOLS[name]) for name in request.provider_tools]
         if (cache := _CACHES[settings.cache or "5m"]) is not None:
             _mark_for_cache(cache, system, tools, turns)
@@ -212,8 +221,8 @@ def _mark_for_cache(cache: _Json, system: list[_Json], tools: list[_Json], turns
     """Mark what is the same in the next call."""
     if system:
         system[-1]["cache_control"] = cache
-    elif tools:
-        tools[-1]["cache_control"] = cache
+    elif tools:  # those that are not read at first are no part of what is cached, and are refused with a mark
+        next(tool for tool in reversed(tools) if DEFER not in tool)["cache_control"] = cache
     # called again: what was said before it is read from the cache the next time; a paused turn goes back as it was
     if len(turns) > 1 and turns[-1].role == "user":
         turns[-1].content[-1]["cache_control"] = cache
@@ -465,21 +474,22 @@ def _read_reply(
     texts: list[str] = []
     calls: list[ToolCall] = []
     kept: list[KeptPart] = []
-    provider_calls = sum(growing.block.type == "server_tool_use" for growing in blocks)
+    used = [growing.block.name for growing in blocks if growing.block.type == "server_tool_use"]
+    searches = sum(map(is_search_call, used))
     citations: list[Citation] = []
     for growing in blocks:
         block = growing.block
         written = "".join(growing.pieces)
         if block.type == "text":
             texts.append(block.text + written)
-            if provider_calls and texts[-1].strip():
+            if used and texts[-1].strip():
                 kept.append(KeptPart("text", growing.whole(), len(kept) + len(calls)))
             citations += [_citation(cited, texts[-1]) for cited in (*(block.citations or ()), *growing.citations)]
         elif block.type == "tool_use":
             calls.append(_call(block.id, block.name, written or bytes(block.input).decode()))
         elif block.type in _THOUGHTS:
             # all of the text is one block when it is sent back, unless it is kept
-            has_text = not provider_calls and any(text.strip() for text in texts)
+            has_text = not used and any(text.strip() for text in texts)
             place = len(kept) + has_text + len(calls)
             kept.append(KeptPart(block.type, _thought_block(block, written, growing.signature), place))
         elif is_server_block(block.type):
@@ -492,7 +502,8 @@ def _read_reply(
         usage=_spent(spent),
         model=model,
         kept=kept,
-        provider_calls=provider_calls,
+        provider_calls=len(used) - searches,
+        tool_searches=searches,
     )
     return with_citations(reply, citations) if citations else reply
 

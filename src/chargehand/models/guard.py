@@ -157,7 +157,9 @@ class Guarded:
     async def _once(self, request: Request, listener: "_StreamListener | None") -> Reply:
         limiter = self.limiter
         pause = self._check(limiter)
-        size = measure_request(request) if limiter.counts_tokens else None
+        size = None
+        if limiter.counts_tokens:
+            size = measure_request(request, searches=self._model.card.searches_tools)
         tokens = 0 if size is None else guess_tokens(self._rates.estimate(size), request)
         if pause:
             with waiting(self.card.handle, f"no calls for now{self._why}", pause):
@@ -179,7 +181,7 @@ class Guarded:
                 raise
             self._answered()
             used = _tokens(reply.usage)
-            if size is not None and reply.usage is not None:
+            if size is not None and reply.usage is not None and not reply.tool_searches:
                 self._rates.learn(size, reply.usage.input)
             return reply
         finally:

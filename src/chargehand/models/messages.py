@@ -166,17 +166,21 @@ class Reply(Struct, frozen=True, gc=False, omit_defaults=True):
     """How often tools of the provider itself were used on the way. What they returned is in `kept`."""
     citations: tuple[Citation, ...] = ()
     """What the provider says that the text rests on, in its order."""
+    tool_searches: int = 0
+    """How often the model searched for tools whose schemas it had not read. What it found is in `kept`."""
 
     def message(self) -> Message:
         return Message("assistant", self.text, self.calls, kept=self.kept)
 
 
-class ToolSpec(Struct, frozen=True, gc=False):
+class ToolSpec(Struct, frozen=True, gc=False, omit_defaults=True):
     """A tool as a model sees it: `parameters` is a JSON Schema of one object."""
 
     name: str
     description: str
     parameters: Raw
+    at_once: bool = False
+    """Whether its schema is always sent, and never left for the model to search for."""
 
 
 _LIMITS = (
@@ -366,7 +370,7 @@ def drop_changed_parts(before: Reply, after: Reply) -> Reply:
     same = tuple(part for part in after.kept.parts if part in before.kept.parts)
     if len(same) == len(after.kept.parts):
         return after
-    if after.provider_calls:  # calls and results of the provider's tools are of no use without each other
+    if after.provider_calls or after.tool_searches:  # calls and results are of no use without each other
         same = ()
     kept = msgspec.structs.replace(after.kept, parts=same) if same else None
     return msgspec.structs.replace(after, kept=kept)

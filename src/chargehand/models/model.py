@@ -75,6 +75,8 @@ class ModelCard(Declared, frozen=True):
     """For each search of the web that the provider makes; None: the usual price of one."""
     provider_tools: tuple[str, ...] = ()
     """Tools that its provider runs itself, by our names: `web_search`."""
+    searches_tools: bool = False
+    """Whether it reads the schemas of many tools only once it has searched for them."""
 
     @property
     def rates(self) -> Price | None:

@@ -34,6 +34,7 @@ from chargehand.models.model import Hear
 from chargehand.models.provider_tools import MAX_USES, RESPONSES_CALLS, RESPONSES_TOOLS
 from chargehand.models.providers import is_openai, reads_pdfs, reasons
 from chargehand.models.strict_schemas import OPENAI, OTHERS, StrictMode, strict_schema
+from chargehand.models.tool_search import NO_SEARCH, RESPONSES_SEARCH, Searching, with_search
 from chargehand.models.wire import (
     EndpointOptions,
     HttpModel,
@@ -59,13 +60,17 @@ class OpenAIResponses(HttpModel):
 
     protocol = "responses"
     PROVIDER_TOOLS = RESPONSES_TOOLS
+    TOOL_SEARCH = RESPONSES_SEARCH
 
     def __init__(
         self, handle: str, base_url: str, name: str, key: str = "", **options: Unpack[EndpointOptions]
     ) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         host = urlsplit(base_url).hostname or ""
-        usual: EndpointOptions = {"documents": is_openai(host) and reads_pdfs(name)}
+        usual: EndpointOptions = {
+            "documents": is_openai(host) and reads_pdfs(name),
+            "tool_search": is_openai(host) and RESPONSES_SEARCH.names.match(name) is not None,
+        }
         super().__init__(handle, base_url.rstrip("/") + "/responses", name, key, headers, {**usual, **options})
         self._at_openai = is_openai(self._party.place)
         self._reasons = not self._at_openai or reasons(name)
@@ -79,11 +84,13 @@ class OpenAIResponses(HttpModel):
 
     def _body(self, request: Request, limit: int, *, streamed: bool) -> dict[str, object]:
         settings = request.settings
-        body: _Json = {"model": self._name, "input": self._write_input(request.messages), "store": False}
+        search = self._plan_search(request)
+        body: _Json = {"model": self._name, "input": self._write_input(request.messages, search), "store": False}
         if self._reasons:
             body["include"] = _INCLUDE
         if request.tools:  # without tools the other two would be refused
-            body["tools"] = [_write_tool(tool, self._strict_mode) for tool in request.tools]
+            tools = [_write_tool(tool, self._strict_mode) for tool in request.tools]
+            body["tools"] = with_search(tools, search, self.TOOL_SEARCH)
             if settings.parallel_tool_calls is False:
                 body["parallel_tool_calls"] = False
             if request.tool_choice:
@@ -132,12 +139,12 @@ class OpenAIResponses(HttpModel):
         if settings.stop:
             self._skip("stop", "the Responses API has none")
 
-    def _write_input(self, messages: Sequence[Message]) -> list[object]:
+    def _write_input(self, messages: Sequence[Message], search: Searching = NO_SEARCH) -> list[object]:
         items: list[object] = []
         for message in messages:
             if message.role == "assistant":
-                parts = self._own_parts(message) if message.kept is not None else ()
-                items += _write_items(message, parts)
+                parts = self._parts_to_send(message, search) if message.kept is not None else ()
+                items += _write_items(message, parts, search)
             elif message.role == "tool":
                 output = _write_content(message)
                 items.append({"type": "function_call_output", "call_id": message.call, "output": output})
@@ -169,8 +176,12 @@ _kept_message = msgspec.json.Decoder(_KeptMessage)
 _kept_call = msgspec.json.Decoder(_KeptCall)
 
 
-def _write_items(message: Message, parts: Sequence[KeptPart]) -> list[object]:
-    """The items of a reply in the order in which they were written. A thought that led to nothing is left out."""
+def _write_items(message: Message, parts: Sequence[KeptPart], search: Searching) -> list[object]:
+    """The items of a reply in the order in which they were written. A thought that led to nothing is left out.
+
+    A call has a namespace where its tool is left to be searched for: the one it came with, else that of such a tool,
+    which is called like itself.
+    """
     items: list[object] = []
     calls = {call.id: call for call in message.calls}
     left = _cut_text(message.text, [_kept_message.decode(part.data) for part in parts if part.kind == "message"])
@@ -184,7 +195,7 @@ def _write_items(message: Message, parts: Sequence[KeptPart]) -> list[object]:
             continue
         if part.kind == "function_call":
             call = calls.pop(part.call, None)
-            item = None if call is None else _write_call(call, _kept_call.decode(part.data))
+            item = None if call is None else _write_call(call, _kept_call.decode(part.data), search)
         elif part.kind == "message":
             text, kept = left.pop(0)
             item = _write_message(text, kept) if text.strip() else None
@@ -194,7 +205,7 @@ def _write_items(message: Message, parts: Sequence[KeptPart]) -> list[object]:
             items.append(item)
             thoughts = 0
     del items[len(items) - thoughts :]
-    return items + [_write_call(call, _KeptCall()) for call in calls.values()]
+    return items + [_write_call(call, _KeptCall(), search) for call in calls.values()]
 
 
 def _cut_text(text: str, messages: Sequence[_KeptMessage]) -> list[tuple[str, _KeptMessage]]:
@@ -220,12 +231,12 @@ def _write_message(text: str, kept: _KeptMessage) -> _Json:
     return item | phase
 
 
-def _write_call(call: ToolCall, kept: _KeptCall) -> _Json:
+def _write_call(call: ToolCall, kept: _KeptCall, search: Searching) -> _Json:
     item: _Json = {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
     if kept.id is not None:
         item["id"] = kept.id
-    if kept.namespace is not None:
-        item["namespace"] = kept.namespace
+    if call.name in search.deferred:
+        item["namespace"] = kept.namespace or call.name
     return item
 
 
@@ -417,6 +428,7 @@ def _read_reply(party: Party, items: Sequence[tuple[_Item, Raw]], response: _Res
         kept=_kept_parts(items, answers),
         tier=response.service_tier or "",
         provider_calls=sum(item.type in RESPONSES_CALLS for item, _ in items),
+        tool_searches=sum(item.type == "tool_search_call" for item, _ in items),
     )
     citations = [
         _citation(annotation, part.text)

@@ -87,6 +87,8 @@ def tool_results(kept: Kept | None) -> list[object]:
 
 
 def _read_results(part: KeptPart) -> list[object]:
+    if part.kind == "tool_search_tool_result":  # it names our own tools
+        return []
     if part.kind.endswith("_tool_result"):
         block = msgspec.json.decode(part.data, type=dict[str, object])
         return [_readable(block.get("content"))]

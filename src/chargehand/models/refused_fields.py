@@ -11,6 +11,8 @@ from typing import TypeAlias, cast
 
 from msgspec import Struct
 
+from chargehand.models.tool_search import DEFER
+
 Body: TypeAlias = dict[str, object]
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -81,6 +83,8 @@ _REFUSED = re.compile(
 )
 _SUPPORTED = re.compile(r"support(?:s|ed)[\w ]*(?:are|is)?:|expected|should be|must be|one of", re.IGNORECASE)
 _LEVEL = re.compile(rf"\b(?:{'|'.join(EFFORTS)})\b")
+_DEFERRED = re.compile(r"defer_loading|tool_search|tool_reference|deferred|missing namespace", re.IGNORECASE)
+"""What an error about tools that are left to be searched for holds."""
 _EFFORT_WITH_TOOLS = re.compile(r"tools with reasoning_effort are not supported", re.IGNORECASE)
 
 
@@ -126,6 +130,9 @@ class FieldMemory:
             return ""
         if body.get("tools") and _EFFORT_WITH_TOOLS.search(words):
             return self._limit_effort(handle, words, body)
+        if _defers(body) and _DEFERRED.search(words):
+            self.dropped.add(DEFER)
+            return self.note(handle, f"{DEFER} is not taken: the schemas of all tools are sent")
         if renamed := self._rename(handle, words, body):
             return renamed
         path = _refused_path(words, param, body)
@@ -167,6 +174,12 @@ class FieldMemory:
             self._effort_with_tools = ""
             return self.note(handle, "with tools no effort can be set in this protocol, and it is left out there")
         return ""
+
+
+def _defers(body: Body) -> bool:
+    """Whether some tools of a request are left to be searched for."""
+    tools = cast("list[Mapping[str, object]]", body.get("tools") or [])
+    return any(DEFER in tool for tool in tools)
 
 
 _memories: dict[tuple[str, str], FieldMemory] = {}

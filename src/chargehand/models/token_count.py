@@ -13,6 +13,7 @@ from operator import add, mul, sub
 from typing import NamedTuple, TypeAlias
 
 from chargehand.models.messages import IMAGE_TOKENS, Message, Request, ToolSpec
+from chargehand.models.tool_search import deferrable
 
 Size: TypeAlias = tuple[float, ...]
 """Tokens of each kind, as they are estimated before anything is known of a model; the sum is the estimate."""
@@ -207,9 +208,16 @@ def measure_tools(tools: Sequence[ToolSpec], schema: bytes | None = None) -> Siz
     return (*EMPTY[:-4], tokens, 0.0, 0.0, 0.0)
 
 
-def measure_request(request: Request) -> Size:
-    """Return the size of all that a call reads."""
-    return add_request(measure_messages(request.messages), request)
+def measure_request(request: Request, *, searches: bool = False) -> Size:
+    """Return the size of all that a call may read; with `searches`, without the tools it is left to search for."""
+    size = add_request(measure_messages(request.messages), request)
+    return without(size, measure_deferred(request)) if searches else size
+
+
+def measure_deferred(request: Request) -> Size:
+    """Return the size of the tools that a model may be left to search for: it reads them once it has found them."""
+    tools = deferrable(request)
+    return measure_tools(tools) if tools else EMPTY
 
 
 def measure_messages(messages: Iterable[Message]) -> Size:

@@ -39,6 +39,15 @@ from chargehand.models.model import Hear, ModelCard, tell_whole
 from chargehand.models.provider_tools import NO_TOOLS
 from chargehand.models.refused_fields import NO_NAMES, Body, memory_of
 from chargehand.models.reply_limit import depends_on_request, known_limit, reply_limit, smaller_limit
+from chargehand.models.tool_search import (
+    DEFER,
+    NO_SEARCH,
+    NO_TOOL_SEARCH,
+    Searching,
+    ToolSearch,
+    plan_search,
+    without_searches,
+)
 
 _T = TypeVar("_T")
 _LONG = 100_000  # bytes of a reply that hold the event loop up if they are read on it
@@ -106,6 +115,7 @@ def checked_reply(
     kept: Sequence[KeptPart] = (),
     tier: str = "",
     provider_calls: int = 0,
+    tool_searches: int = 0,
 ) -> Reply:
     """A reply that can be worked with; else CallFailed."""
     if calls:
@@ -133,6 +143,7 @@ def checked_reply(
         kept=parts,
         tier=tier,
         provider_calls=provider_calls,
+        tool_searches=tool_searches,
     )
 
 
@@ -147,6 +158,7 @@ class EndpointOptions(TypedDict, total=False):
     schema: bool
     images: bool
     documents: bool
+    tool_search: bool
     variable: str
     free: bool
     notice: str
@@ -173,6 +185,8 @@ class HttpModel(ABC):
     """Its name in what is kept of a reply."""
     PROVIDER_TOOLS: ClassVar[Mapping[str, Mapping[str, object]]] = NO_TOOLS
     """How tools that the provider runs itself stand in a request, by our names."""
+    TOOL_SEARCH: ClassVar[ToolSearch] = NO_TOOL_SEARCH
+    """How the model is left to search for tools."""
 
     def __init__(
         self, handle: str, url: str, name: str, key: str, headers: Mapping[str, str], options: EndpointOptions
@@ -189,6 +203,7 @@ class HttpModel(ABC):
             keeps_limit=True,
             free=options.get("free", False),
             provider_tools=tuple(self.PROVIDER_TOOLS),
+            searches_tools=options.get("tool_search", False) and bool(self.TOOL_SEARCH.tool),
         )
         own_headers = checked_headers(handle, options.get("headers", {}))
         replaced = {name.lower() for name in own_headers}
@@ -221,7 +236,9 @@ class HttpModel(ABC):
         notes = self._fields.notes
         if len(notes) != self._noted:
             self._noted = len(notes)
-            self._card = structs.replace(self._card, notice=" ".join(filter(None, (self._notice, *notes))))
+            notice = " ".join(filter(None, (self._notice, *notes)))
+            searches = self._card.searches_tools and DEFER not in self._fields.dropped
+            self._card = structs.replace(self._card, notice=notice, searches_tools=searches)
         return self._card
 
     async def close(self) -> None:
@@ -280,6 +297,17 @@ class HttpModel(ABC):
         if not self._refused:
             return kept.parts
         return [part for part in kept.parts if bytes(part.data) not in self._refused]
+
+    def _plan_search(self, request: Request) -> Searching:
+        """Return which tools of a request the model is left to search for."""
+        if not self.card.searches_tools:
+            return NO_SEARCH
+        return plan_search(request, [part for message in request.messages for part in self._own_parts(message)])
+
+    def _parts_to_send(self, message: Message, search: Searching) -> Sequence[KeptPart]:
+        """What this model is sent back of a message."""
+        parts = self._own_parts(message)
+        return parts if search.keeps_searches else without_searches(parts)
 
     def _mends_history(self, request: Request, status: int, words: str) -> bool:
         """Whether the server refused what was kept of earlier replies, and that is sent otherwise from now on.

@@ -187,6 +187,17 @@ def only_end(rules: Sequence[ToolRule], calls: Sequence[Called], tools: Sequence
     return ends[0] if len(ends) == 1 else ""
 
 
+def demanded(rules: Sequence[ToolRule]) -> frozenset[str]:
+    """Return the tools that rules may demand, or with which they end the attempt."""
+    names: set[str] = set()
+    for rule in rules:
+        if isinstance(rule, RunFirst | ExitLoop | RequiredBeforeExit):
+            names.add(rule.tool)
+        elif isinstance(rule, Conditional):
+            names |= {*rule.cases.values(), rule.otherwise}
+    return frozenset(names)
+
+
 def needs_approval(rules: Sequence[ToolRule], tool: str) -> bool:
     """Check whether a rule asks for approval of some calls of a tool, or of all."""
     return bool(rules) and any(isinstance(rule, RequiresApproval) and rule.tool == tool for rule in rules)

@@ -405,8 +405,8 @@ class ResponsesProtocol:
         frames.append(self._event(f"response.{_STATES[reply.finish][0]}", response=self._response(reply, items)))
         return [frame.replace(_UNNUMBERED, b'"sequence_number":%d' % at) for at, frame in enumerate(frames)]
 
-    def call_events(self, first: int, rest: int, call: ToolCall, kept: Sequence[KeptPart] = ()) -> list[bytes]:  # noqa: ARG002 - thoughts are items of their own
-        item = self._call(call, f"fc_{call.id}")
+    def call_events(self, first: int, rest: int, call: ToolCall, kept: Sequence[KeptPart] = ()) -> list[bytes]:
+        item = self._call(call, f"fc_{call.id}", kept)
         added = {"output_index": first, "item": {**item, "status": "in_progress", "arguments": ""}}
         told = {"output_index": rest, "item_id": item["id"]}
         kind = "response.function_call_arguments"
@@ -442,10 +442,12 @@ class ResponsesProtocol:
             message: Json = {"id": f"msg_{thought}", "type": "message", "role": "assistant", "content": [part]}
             items.append({**message, "status": "completed"})
         before = f"fc_{thought}_" if reply.kept else "fc_"
-        return items + [self._call(call, before + call.id) for call in reply.calls]
+        return items + [self._call(call, before + call.id, _parts(reply.kept, call.id)) for call in reply.calls]
 
-    def _call(self, call: ToolCall, id: str) -> Json:  # noqa: A002 - what the protocol calls it
+    def _call(self, call: ToolCall, id: str, kept: Sequence[KeptPart] = ()) -> Json:  # noqa: A002 - what the protocol calls it
         names: Json = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
+        for part in kept:  # the namespace of its tool
+            names |= msgspec.json.decode(part.data, type=Json)
         return {"id": id, "type": "function_call", "status": "completed", **names}
 
     def _item_events(self, index: int, item: Json) -> list[bytes]:
@@ -454,10 +456,15 @@ class ResponsesProtocol:
         if item["type"] == "function_call":
             call = ToolCall(str(item["call_id"]), str(item["name"]), str(item["arguments"]))
             old = dump(f"fc_{call.id}")
-            return [frame.replace(old, dump(item["id"])) for frame in self.call_events(index, index, call)]
+            space = Raw(dump({"namespace": item["namespace"]})) if "namespace" in item else None
+            kept = () if space is None else (KeptPart("function_call", space, call=call.id),)
+            return [frame.replace(old, dump(item["id"])) for frame in self.call_events(index, index, call, kept)]
         if item["type"] == "reasoning":
             begun: Json = {**item, "summary": []}
             pieces = self._summary_events(where, cast("Sequence[Json]", item["summary"]))
+        elif item["type"] != "message":
+            begun = {**item, "status": "in_progress"}
+            pieces = []
         else:
             begun = {**item, "content": [], "status": "in_progress"}
             pieces = self._content_events(where, cast("Sequence[Json]", item["content"])[0])

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from chargehand.errors import Invalid
 from chargehand.models.messages import Reply, ToolCall, Usage
-from chargehand.models.testing import server_tool_rules
+from chargehand.models.testing import server_tool_rules, tool_search_rules
 from chargehand.models.testing.fault_replies import (
     EVENTS,
     JSON,
@@ -222,6 +222,19 @@ def _run_tools(exchange: Exchange) -> Sending:
     return exchange.error(400, answer) if isinstance(answer, str) else exchange.answer(answer)
 
 
+def _search_tools(exchange: Exchange) -> Sending:
+    """Answer with a search and the calls of what it found."""
+    if isinstance(exchange.protocol, ChatProtocol):
+        return exchange.answer(exchange.reply)
+    answer = tool_search_rules.answer(exchange.request, exchange.reply)
+    return exchange.error(400, answer) if isinstance(answer, str) else exchange.answer(answer)
+
+
+def _refuse_search(exchange: Exchange) -> Sending:
+    refusal = tool_search_rules.refusal(exchange.request)
+    return exchange.error(400, refusal) if refusal else exchange.answer(exchange.reply)
+
+
 # --- the table
 
 
@@ -390,6 +403,8 @@ FAULTS: dict[str, tuple[str, Play]] = {
     # thoughts, which must come back
     **{mode: (rule.about, _think(rule)) for mode, rule in RULES.items()},
     server_tool_rules.SERVER_TOOLS: (server_tool_rules.ABOUT, _run_tools),
+    tool_search_rules.TOOL_SEARCH: (tool_search_rules.ABOUT, _search_tools),
+    tool_search_rules.NO_TOOL_SEARCH: (tool_search_rules.ABOUT_NONE, _refuse_search),
 }
 """By name, what each fault does, in words and in fact."""
 MODES = {name: description for name, (description, _) in FAULTS.items()}
