@@ -2,15 +2,19 @@
 
 import asyncio
 import json
+import math
 from argparse import ArgumentTypeError
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chargehand.cli.arguments import token_price
 from chargehand.engine.budget import Budget
 from chargehand.engine.events import RunRequested
+from chargehand.errors import Invalid
 from chargehand.journal.store import read_run
+from chargehand.models.messages import Usage
 from chargehand.models.prices import PriceTag, flat
 from chargehand.models.rates import Price
 from chargehand.models.testing.fault_server import FaultServer
@@ -71,13 +75,31 @@ async def test_a_providers_model_behind_a_gateway_on_this_machine_is_paid_for(de
 def test_a_price_is_two_amounts_of_dollars() -> None:
     assert token_price("0.25/2").dollars == (0.25, 2.0)
     assert token_price("$3/$15").dollars == (3.0, 15.0)
-    for wrong in ("", "3", "3/", "/2", "a/b", "-1/2", "nan/1", "1/inf", "1/2/-3", "1/2/3/4/5"):
-        with pytest.raises(ArgumentTypeError, match=r"in and out, like 0\.25/2"):
+    for wrong in ("", "3", "3/", "/2", "a/b", "-1/2", "nan/1", "1/inf", "1/2/-3", "1/2/3/4/5/6"):
+        with pytest.raises(ArgumentTypeError, match=r"in and out, like 0\.25/2.*IN/OUT/CACHED/WRITE/WRITE_HOUR$"):
             token_price(wrong)
 
 
 def test_a_price_may_say_what_the_cache_costs() -> None:
-    assert flat(*token_price("3/15/0.3/3.75").dollars) == Price(3.0, 15.0, cached=0.3, cache_write=3.75)
+    whole = Price(3.0, 15.0, cached=0.3, cache_write=3.75, cache_write_hour=7.5)
+    assert flat(*token_price("3/15/0.3/3.75/7.5").dollars) == whole
+    assert flat(*token_price("3/15/0.3").dollars) == Price(3.0, 15.0, cached=0.3)
+
+
+def test_writing_to_the_cache_for_an_hour_costs_twice_the_input_unless_said() -> None:
+    hour = Usage(1_000_000, cache_written_hour=1_000_000)
+    assert flat(*token_price("3/15/0.3/3.75").dollars).cost(hour) == 6_000_000
+    assert flat(*token_price("3/15/0.3/7").dollars).cost(hour) == 7_000_000
+    assert flat(*token_price("3/15").dollars).cost(hour) == 3_000_000
+
+
+@pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, "3", True, [1]])
+@pytest.mark.parametrize("place", range(6))
+def test_what_is_no_price_is_refused(wrong: object, place: int) -> None:
+    amounts: list[Any] = [1.0] * 6
+    amounts[place] = wrong
+    with pytest.raises(Invalid, match=r"dollars_\w+ is .*no price; give dollars per million tokens"):
+        flat(*amounts)
 
 
 async def test_a_price_of_ones_own_is_for_models_that_the_table_does_not_have() -> None:
