@@ -121,8 +121,7 @@ def flat(
 
 def _check_dollars(name: str, amount: object) -> None:
     """Raise Invalid for what is no price of a million tokens."""
-    is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
-    if not is_number or not 0 <= amount < _MAX_DOLLARS:
+    if not isinstance(amount, int | float) or isinstance(amount, bool) or not 0 <= amount < _MAX_DOLLARS:
         raise Invalid(f"{name} is {amount!r}, which is no price; give dollars per million tokens, from 0, like 0.25")
 
 

@@ -354,12 +354,12 @@ _OWN_HEADERS = frozenset(
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 
-def checked_headers(handle: str, headers: Mapping[object, object]) -> dict[str, str]:
+def checked_headers(handle: str, headers: object) -> dict[str, str]:
     """The headers that are sent with every call of a model; Invalid, without their values, where one cannot be."""
     checked: dict[str, str] = {}
     if not isinstance(headers, Mapping):
         raise Invalid(f'{handle}: headers is no mapping of names to texts; write it like {{"x-team": "blue"}}')
-    for name, value in headers.items():
+    for name, value in cast("Mapping[object, object]", headers).items():
         if not isinstance(name, str) or not isinstance(value, str):
             wrong = f"the header {str(name)[:40]!r} has a name or a value that is no text"
             raise Invalid(f'{handle}: {wrong}; write both as texts, like {{"x-team": "5"}}')
