@@ -59,6 +59,23 @@ def test_with_a_price_the_budget_is_kept_in_dollars_and_told_again(desk: Path) -
     assert first.budget == Budget(usd=0.5, seconds=1.0)
 
 
+def test_without_a_cap_in_dollars_people_read_that_the_cost_is_not_known(desk: Path) -> None:
+    (desk / "team.yaml").write_text(TEAM.replace("budget: {usd: 0.50}\n", ""))
+    given = {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "http://model.invalid/v1"}
+    words = ("run", "Count.", "--plan", "plan.json")
+    done = chargehand(desk, *words, "--run", "unpriced", **given)
+    assert "warning: the cost of openai:no-such-model is not known and counts as nothing; --price IN/OUT" in done.stderr
+    assert "cost unknown: openai:no-such-model" in done.stderr
+    shown = chargehand(desk, "runs", "show", "unpriced")
+    assert "; cost unknown: openai:no-such-model\n" in shown.stdout
+    first = read_run(desk / JOURNAL, "unpriced")[0].event
+    assert isinstance(first, RunRequested)
+    assert first.budget.calls is None
+    priced = chargehand(desk, *words, "--run", "known", "--price", "1/2", **given)
+    assert "not known" not in priced.stderr
+    assert "unknown" not in priced.stderr
+
+
 async def test_a_providers_model_behind_a_gateway_on_this_machine_is_paid_for(desk: Path) -> None:
     async with FaultServer() as server:
         given = {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": server.url("ok")}

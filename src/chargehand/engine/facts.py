@@ -106,12 +106,12 @@ class ToolsWithheld(_NotedFact, frozen=True, tag="tools_withheld"):
 
 
 class UsageUnknown(_NotedFact, frozen=True, tag="usage_unknown"):
-    """What calls of a worker's agent used or cost is not known, so it counts as nothing."""
+    """What calls used or cost is not known, so it counts as nothing."""
 
     worker: str
-    """The worker."""
+    """The worker; empty: whoever asks the model."""
     calls: int
-    """How many calls."""
+    """How many calls; 0: all of this model."""
     unknown: Literal["tokens", "price"]
     """What of them is not known."""
     model: str = ""
