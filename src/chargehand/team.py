@@ -37,7 +37,7 @@ from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.routing.feedback import Judgement, record_feedback
 from chargehand.agents.setup import check_memory, only_reads, with_built_in_tools, with_memory_tools
 from chargehand.agents.shape import JsonShape
-from chargehand.agents.spending import CallCap, PriceUnknown, call_cap, supervision
+from chargehand.agents.spending import CallCap, PriceUnknown, call_cap, cost_unknown, supervision
 from chargehand.agents.team_spec import TeamSpec, lent
 from chargehand.agents.tool_calls import ToolBreakers
 from chargehand.engine import budget as budgets
@@ -113,6 +113,8 @@ class Team:
     webhooks: "tuple[Webhook, ...]" = ()
     """Addresses that a server tells of its runs; those of its team file."""
     call_cap: CallCap | None = None
+    unpriced: tuple[str, ...] = ()
+    """Models whose cost its runs say is not known, beside what `call_cap` says; the command line looks them up."""
     _price: Price | None = None
     _memory: MemoryJournal | None = None
 
@@ -257,15 +259,15 @@ class Team:
         team.call_cap = cap
         return team
 
-    async def unpriced_models(self, finder: Finder) -> tuple[str, ...]:
+    async def unpriced_models(self, finder: Finder | None = None) -> tuple[str, ...]:
         """The handles of the models that a cap in dollars could not be kept with: their price is unknown."""
         async with self._finder(finder) as own_finder:
             return await self.spec.unpriced_models(own_finder, self.budget.floor)
 
     def budget_notes(self) -> tuple[ev.Noted, ...]:
-        """What is written with the request of a new run, and logged, where calls are capped instead of dollars."""
+        """What is written with the request of a new run where a price is unknown; capped calls are logged as well."""
         if self.call_cap is None:
-            return ()
+            return tuple(map(cost_unknown, self.unpriced))
         logger.warning("team %s: %s", self.name, self.call_cap.warning)
         return (ev.Noted(self.call_cap.warning),)
 

@@ -109,6 +109,21 @@ async def test_a_pdf_is_shown_to_models_that_take_it_and_its_text_is_known_to_th
     assert result.ending == told.ending == "complete", (result.gaps, told.gaps)
     assert result.traced == told.traced
     assert told.traced.given == 1, "the number stands in the file"
+    assert not [note for note in notes(result.entries) if "paper.pdf" in note]
+    (note,) = [note for note in notes(told.entries) if "paper.pdf" in note]
+    assert note.startswith("paper.pdf goes to scripted as text: it is not known to take PDFs.")
+    assert note.endswith("If it does: find_model('scripted', documents=True), in Python")
+
+
+def notes(entries: Sequence[ev.Entry]) -> list[str]:
+    return [entry.event.text for entry in entries if isinstance(entry.event, ev.Noted)]
+
+
+async def test_nothing_is_said_of_pdfs_that_a_model_in_this_process_reads_as_text(tmp_path: Path) -> None:
+    card = ModelCard("scripted", keeps_limit=True, in_process=True)
+    told = await desk(ScriptedModel(["It is 42."], card=card)).run(GOAL, files=[_write(tmp_path, "a.pdf", PAPER)])
+    assert told.ending == "complete"
+    assert not [note for note in notes(told.entries) if "a.pdf" in note]
 
 
 async def test_without_the_extra_a_pdf_is_shown_or_the_error_names_the_extra(

@@ -36,7 +36,7 @@ from chargehand.models.testing.file_rules import FILE_MODES, NO_DOCUMENTS, SHOWN
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.models.token_count import TokenRates, measure_request
 from chargehand.models.wrappers import ReplicaPool
-from tests.models.loopback import Move, loopback
+from tests.models.loopback import Move, loopback, whole
 from tests.models.test_thoughts import chat, chunks, events, message
 from tests.sample_files import make_pdf
 from tests.support.closing import closing
@@ -119,6 +119,32 @@ async def test_a_server_that_takes_no_pdfs_says_so_and_takes_pictures(protocol: 
             with pytest.raises(CallFailed, match=r"(?i)'file'|Input should be 'text', 'image'") as failed:
                 await model.reply(Request([ASKED]))
         assert failed.value.failure.permanent
+        assert str(failed.value).endswith(
+            "if the model takes no PDFs: documents=False, if the model takes no pictures: images=False, "
+            "in Python an option of find_model"
+        )
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "advised"),
+    [
+        (400, Message("user", "x", documents=(PAPER,)), "if the model takes no PDFs: documents=False, in Python"),
+        (422, Message("user", "x", images=(PICTURE,)), "if the model takes no pictures: images=False, in Python"),
+        (400, Message("user", "x"), ""),
+        (404, ASKED, ""),
+        (429, ASKED, ""),
+    ],
+)
+async def test_a_refused_request_with_files_says_how_to_send_none(status: int, message: Message, advised: str) -> None:
+    error = {"error": {"message": "unknown part", "type": "invalid_request_error"}}
+    async with loopback(lambda _: whole(error, status)) as server:
+        model = OpenAIChat("test:m", server.url, "m", documents=True)
+        async with closing(model):
+            with pytest.raises(CallFailed) as failed:
+                await model.reply(Request([message]))
+    assert "unknown part (invalid_request_error);" in str(failed.value), "its kind is named once"
+    assert advised in str(failed.value)
+    assert ("=False" in str(failed.value)) == bool(advised)
 
 
 def test_what_is_no_picture_and_what_is_no_pdf_is_refused_before_it_is_sent() -> None:

@@ -4,6 +4,7 @@ import contextlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -224,6 +225,13 @@ def test_a_header_stands_in_for_one_that_is_sent_anyway() -> None:
     model = OpenAIChat("openai:m", "http://127.0.0.1:1/v1", "m", "sk-1", headers={"AUTHORIZATION": "Basic abc"})
     _, headers, _ = model._endpoint.ready()
     assert [value for name, value in headers.items() if name.lower() == "authorization"] == ["Basic abc"]
+
+
+@pytest.mark.parametrize("headers", [{"X": 5}, {"X": None}, {7: "x"}, [("X", "5")], "X: 5"])
+@pytest.mark.parametrize("handle", ["openai:m", "openai+http://127.0.0.1:1/v1#m", "groq:m"])
+def test_headers_that_are_no_texts_are_refused_with_what_to_write(handle: str, headers: Any) -> None:
+    with pytest.raises(Invalid, match=r'^.*header.*write (it|both as texts,) like \{"x-team": "'):
+        find_model(handle, environment(), headers=headers)
 
 
 async def test_the_value_of_a_header_is_in_no_recording(tmp_path: Path) -> None:

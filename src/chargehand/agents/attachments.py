@@ -87,6 +87,20 @@ def check_readable(brief: Brief, models: Sequence[Model]) -> None:
             raise WorkFailed(Failure("resource", text_missing(file.name, blind), permanent=True), NOTHING)
 
 
+def shown_as_text(brief: Brief, models: Sequence[Model]) -> list[str]:
+    """Say which PDFs of a brief go to a model as text, and how that is changed; none where it runs in this process."""
+    blind = next((model.card for model in models if not model.card.documents), None)
+    if blind is None or blind.in_process or blind.reads_facts:
+        return []
+    files = [source.file for source in brief.inputs if source.file is not None and source.value is not None]
+    return [
+        f"{file.name} goes to {blind.handle} as text: it is not known to take PDFs. "
+        f"If it does: find_model({blind.handle!r}, documents=True), in Python"
+        for file in files
+        if file.media_type == PDF
+    ]
+
+
 async def with_bytes(messages: Sequence[Message], context: StepContext) -> list[Message]:
     """Messages with the bytes of their pictures and PDFs; WorkFailed where one was deleted."""
     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, field, structs
 
-from chargehand.agents.attachments import Shown, check_readable, shown_inputs, with_bytes
+from chargehand.agents.attachments import Shown, check_readable, shown_as_text, shown_inputs, with_bytes
 from chargehand.agents.audit.claims import CLAIMING, WorkMaterial, day_of, describe, objection, trace_result
 from chargehand.agents.audit.provider_citations import confirm
 from chargehand.agents.inputs import (
@@ -144,6 +144,8 @@ class Attempt:
     async def run(self) -> Done:
         if self._brief.inputs:
             check_readable(self._brief, self._equipped.models)
+            for note in shown_as_text(self._brief, self._equipped.models):
+                self._context.note(note)
         try:
             done = await self._result()
         except WorkFailed as error:

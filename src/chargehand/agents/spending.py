@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec import Struct, structs
 
 from chargehand.engine.budget import NOTHING, Amount, Budget, CapReached, Ledger
-from chargehand.engine.events import Effect, StepKind
+from chargehand.engine.events import Effect, Noted, StepKind
 from chargehand.engine.facts import CallsLost, ModelFellBack, UsageUnknown
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
@@ -486,6 +486,12 @@ class CallCap(Struct, frozen=True):
             f"the price of {' and '.join(self.models)} is unknown, so the budget of ${int(self.usd):,}.{cents} cannot "
             f"be kept in dollars; at most {self.calls:,} calls are made instead. {_GIVE_PRICE}"
         )
+
+
+def cost_unknown(model: str) -> Noted:
+    """A note for a run without a cap in dollars: calls of this model add nothing to its cost."""
+    text = f"the cost of {model} is not known and counts as nothing; {_GIVE_PRICE}"
+    return Noted(text, fact=UsageUnknown("", 0, "price", model))
 
 
 def calls_for(micros: int) -> int:

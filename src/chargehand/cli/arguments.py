@@ -78,18 +78,22 @@ class TokenPrice(NamedTuple):
     """What a model charges, as it was typed."""
 
     dollars: tuple[float, ...]
-    """For a million tokens that are read, that are written, and perhaps read from and written to the cache."""
+    """For a million tokens that are read, that are written, and perhaps read from the cache, written to it for 5
+    minutes, and written to it for an hour."""
     text: str
 
 
 def token_price(text: str) -> TokenPrice:
-    """Dollars per million tokens from `0.25/2`, in and out, or `3/15/0.3/3.75`, with cache reads and writes."""
+    """Dollars per million tokens from `0.25/2`, in and out, up to `3/15/0.3/3.75/6`, with cache reads and writes."""
     try:
         dollars = tuple(float(amount) for amount in text.replace("$", "").split("/"))
     except ValueError:
         dollars = ()
-    if len(dollars) not in (2, 3, 4) or not all(0 <= amount < 1e6 for amount in dollars):
-        raise ArgumentTypeError(f"{text!r} is no price; write dollars per million tokens, in and out, like 0.25/2")
+    if not 2 <= len(dollars) <= 5 or not all(0 <= amount < 1e6 for amount in dollars):
+        raise ArgumentTypeError(
+            f"{text!r} is no price; write dollars per million tokens, in and out, like 0.25/2; further parts are for "
+            "what is read from the cache, written to it for 5 minutes, and for an hour: IN/OUT/CACHED/WRITE/WRITE_HOUR"
+        )
     return TokenPrice(dollars, text)
 
 

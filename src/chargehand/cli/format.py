@@ -28,11 +28,12 @@ def money(amount: Amount) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def cost(used: Amount, lost: Amount) -> str:
-    """Return what a run cost, and the part of it that is an estimate for lost calls."""
-    if lost == NOTHING:
-        return money(used)
-    return f"{money(used)}; of it for lost calls, estimated: {money(lost)}"
+def cost(used: Amount, lost: Amount, unpriced: Sequence[str] = ()) -> str:
+    """Return what a run cost, the part of it that is an estimate for lost calls, and the models of unknown price."""
+    parts = [money(used)]
+    parts += [f"of it for lost calls, estimated: {money(lost)}"] if lost != NOTHING else []
+    parts += [f"cost unknown: {', '.join(name or 'a model' for name in dict.fromkeys(unpriced))}"] if unpriced else []
+    return "; ".join(parts)
 
 
 def dollars(micros: int) -> str:

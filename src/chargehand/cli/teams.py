@@ -139,7 +139,7 @@ _MAY_HAVE_ANSWERED = (0, 3, 5)  # exit codes
 
 
 def load_team_of(options: Namespace) -> Team:
-    """The team that the options name, with a budget that can be kept; a warning, where that is one on calls."""
+    """The team that the options name, with a budget that can be kept; a warning, where a price is unknown."""
     team = load_team(
         options.team,
         model=options.model or "",
@@ -154,11 +154,19 @@ def load_team_of(options: Namespace) -> Team:
         team = team.priced(flat(*options.price.dollars))
     team = team.bounded(budget=_budget_of(options, team.budget))
     if team.budget.usd is None:
-        return team
+        return _with_unpriced(team)
     capped = asyncio.run(team.keep_budget())
     if capped.call_cap is not None:
         Console(sys.stderr).prose(f"warning: {capped.call_cap.warning}", "warn")
     return capped
+
+
+def _with_unpriced(team: Team) -> Team:
+    """The team, which knows the models whose cost is not known; a warning for each."""
+    team.unpriced = asyncio.run(team.unpriced_models())
+    for note in team.budget_notes():
+        Console(sys.stderr).prose(f"warning: {note.text}", "warn")
+    return team
 
 
 def _budget_of(options: Namespace, budget: Budget) -> Budget:

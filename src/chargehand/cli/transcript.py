@@ -17,6 +17,7 @@ from chargehand.cli.event_text import MEMORY_STEPS, SUPERVISOR, describe_event
 from chargehand.cli.format import cost, describe_gaps, seconds
 from chargehand.cli.questions import format_question
 from chargehand.engine import events as ev
+from chargehand.engine.facts import UsageUnknown
 from chargehand.engine.forecast import forecast
 from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Instant
@@ -267,7 +268,9 @@ class Transcript:
         for remark in remarks:
             console.prose(remark)
         self._show_answer()
-        console.line(f"cost: {cost(trace.used, trace.lost)}")
+        facts = [note.fact for note in trace.notes]
+        unpriced = [fact.model for fact in facts if isinstance(fact, UsageUnknown) and fact.unknown == "price"]
+        console.line(f"cost: {cost(trace.used, trace.lost, unpriced)}")
         console.line(f"time: {seconds(trace.seconds)}, with {seconds(trace.serial)} of work in it")
         console.line(f"ending: {describe_ending(self.state)}", "bold")
         for line in self.lines_in_doubt(is_driven=is_driven):

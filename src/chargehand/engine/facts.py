@@ -109,9 +109,9 @@ class UsageUnknown(_NotedFact, frozen=True, tag="usage_unknown"):
     """What calls used or cost is not known. It counts as nothing; of a model under a cap, as what was reserved."""
 
     worker: str
-    """The worker, or `supervisor`."""
+    """The worker, or `supervisor`; empty: whoever asks the model."""
     calls: int
-    """How many calls."""
+    """How many calls; 0: all of this model."""
     unknown: Literal["tokens", "price"]
     """What of them is not known."""
     model: str = ""

@@ -4,13 +4,13 @@ When a call is made again is the guard's business.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.engine.failure import Failure, FailureKind, Refusal, RefusalCause, keyless_advice
-from chargehand.models.messages import Usage
+from chargehand.models.messages import Message, Usage
 from chargehand.models.model import ModelFailed
 from chargehand.models.prices import similar_models
 
@@ -28,6 +28,9 @@ _NEXT_STEP = {
     413: "the request is too large: send less",
     429: "wait, or lower the limits for this provider",
 }
+
+
+_REQUEST_REFUSED = (400, 415, 422)
 
 
 class Party(Struct, frozen=True):
@@ -117,10 +120,13 @@ def too_large(party: Party, most: int) -> CallFailed:
     return CallFailed(Failure("resource", f"{party.handle}: {message}"))
 
 
-def call_refused(party: Party, status: int, words: str, wait: float = 0.0, *, billed: bool | None = None) -> CallFailed:
+def call_refused(
+    party: Party, status: int, words: str, wait: float = 0.0, *, billed: bool | None = None, advice: str = ""
+) -> CallFailed:
     """An error the provider reports, by HTTP status or inside a 200.
 
-    Unless it is said whether it was `billed`, that goes by the status.
+    Unless it is said whether it was `billed`, that goes by the status. `advice` is a further next step where the
+    request itself was refused.
     """
     cause = _cause_of(status, words)
     like = {"credit": 402, "key": 401, "address": 300}.get(cause or "", status)
@@ -130,6 +136,8 @@ def call_refused(party: Party, status: int, words: str, wait: float = 0.0, *, bi
     keyless = "://" in party.handle and not party.secrets and not party.variable
     if cause == "key" and keyless:
         step = keyless_advice(party.handle)
+    if advice and status in _REQUEST_REFUSED and like == status:
+        step = f"{step}; {advice}"
     cleaned = clean(party, words)
     answer = f"answered {status}" if status else "reported an error"
     message = f"{party.handle}: {party.place} {answer}{': ' + cleaned if cleaned else ''}; {step}"
@@ -146,6 +154,17 @@ def call_refused(party: Party, status: int, words: str, wait: float = 0.0, *, bi
         )
     billed = may_be_billed(status) if billed is None else billed
     return CallFailed(Failure(kind, message, wait, permanent, refusal=refusal), status=status, billed=billed)
+
+
+def file_advice(messages: Iterable[Message]) -> str:
+    """What to do where a request with these messages is refused for its files; empty where it has none."""
+    messages = list(messages)
+    steps = [
+        f"if the model takes no {what}: {option}=False"
+        for what, option in (("PDFs", "documents"), ("pictures", "images"))
+        if any(getattr(message, option) for message in messages)
+    ]
+    return f"{', '.join(steps)}, in Python an option of find_model" if steps else ""
 
 
 def _cause_of(status: int, words: str) -> RefusalCause | None:
@@ -271,7 +290,7 @@ def read_error(error: Raw) -> tuple[int, str]:
     if re.fullmatch(r"[45]\d\d", label):
         status = int(label)
     message = error_body.message
-    names = " ".join(name for name in (kind, label) if name and not name.isdigit())
+    names = " ".join(name for name in dict.fromkeys((kind, label)) if name and not name.isdigit())
     return status, message if not names or names in message else f"{message} ({names})"
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from chargehand.errors import Invalid
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, Model, ModelCard
 from chargehand.models.price_table import FOREVER, PACKAGE, PriceTable
@@ -29,6 +30,12 @@ _MAX_SIMILAR = 3
 
 
 FREE = Price(0.0, 0.0, 0.0)
+
+_NEEDED = ("dollars_in", "dollars_out")
+_MAX_DOLLARS = 1e6  # for a million tokens
+_HOUR_TIMES = 2.0
+"""What writing to the cache for an hour costs at Anthropic, the only one who has it, in times of the price of input
+(https://platform.claude.com/docs/en/build-with-claude/prompt-caching)."""
 
 
 # --- the table
@@ -82,9 +89,26 @@ def flat(
         dollars_out: For what it writes.
         dollars_cached: For what it reads from the provider's cache; left out, as for anything it reads.
         dollars_cache_write: For what is written to the cache for 5 minutes; left out, as for anything it reads.
-        dollars_cache_write_hour: For what is written to it for an hour; left out, as for 5 minutes.
+        dollars_cache_write_hour: For what is written to it for an hour; left out, twice `dollars_in`, or
+            `dollars_cache_write` if that is more; as for 5 minutes where that is left out, too.
         dollars_reasoning: For what it thinks; left out, as for anything it writes.
+
+    Raises:
+        Invalid: one of them is no number of dollars: below 0, not finite, or a text.
     """
+    dollars = {
+        "dollars_in": dollars_in,
+        "dollars_out": dollars_out,
+        "dollars_cached": dollars_cached,
+        "dollars_cache_write": dollars_cache_write,
+        "dollars_cache_write_hour": dollars_cache_write_hour,
+        "dollars_reasoning": dollars_reasoning,
+    }
+    for name, amount in dollars.items():
+        if amount is not None or name in _NEEDED:
+            _check_dollars(name, amount)
+    if dollars_cache_write_hour is None and dollars_cache_write is not None:
+        dollars_cache_write_hour = max(dollars_cache_write, _HOUR_TIMES * dollars_in)
     return Price(
         dollars_in,
         dollars_out,
@@ -93,6 +117,12 @@ def flat(
         dollars_cache_write_hour,
         dollars_reasoning,
     )
+
+
+def _check_dollars(name: str, amount: object) -> None:
+    """Raise Invalid for what is no price of a million tokens."""
+    if not isinstance(amount, int | float) or isinstance(amount, bool) or not 0 <= amount < _MAX_DOLLARS:
+        raise Invalid(f"{name} is {amount!r}, which is no price; give dollars per million tokens, from 0, like 0.25")
 
 
 class PricedModel:

@@ -32,6 +32,7 @@ from chargehand.models.call_errors import (
     Unreadable,
     call_refused,
     connection_lost,
+    file_advice,
     timed_out,
     unreadable_reply,
 )
@@ -126,7 +127,7 @@ class ProviderModel:
                 words = str(error)
                 note = self._fields.learn(self._party.handle, error.status_code, words, "", settings)
                 if not note:
-                    raise self._failed(error) from error
+                    raise self._failed(error, file_advice(request.messages)) from error
                 notes.append(note)
                 self._fields.adapt(settings)
 
@@ -291,13 +292,13 @@ class ProviderModel:
         except Unreadable as error:
             raise unreadable_reply(self._party, str(error)) from None
 
-    def _failed(self, error: Exception) -> CallFailed:
+    def _failed(self, error: Exception, advice: str = "") -> CallFailed:
         party = self._party
         words = str(error)
         wait = error.retry_after or 0.0 if isinstance(error, exceptions.ModelAPIError) else 0.0
         match error:
             case exceptions.ModelHTTPError():
-                return call_refused(party, error.status_code, words, wait)
+                return call_refused(party, error.status_code, words, wait, advice=advice)
             case exceptions.ModelRateLimitError():
                 return call_refused(party, 429, words, wait)
             case exceptions.ModelTimeoutError() | exceptions.ModelRequestTimeout():

@@ -24,6 +24,10 @@ _SETTINGS = Settings(max_tokens=_MOST_TOKENS)
 _LOW = Settings(max_tokens=2 * _MOST_TOKENS, effort="low")
 _SHOWN = 60
 _OTHER_MODEL = "name another model, or see what its server does with a plain request"
+_NO_PDFS = (
+    "it is not known to take PDFs at this address, so it is sent their text; if it takes them: "
+    "find_model(..., documents=True), in Python"
+)
 _NO_LANGUAGE = "it reads no instructions: no language model is asked"
 
 
@@ -342,7 +346,7 @@ TRIALS: tuple[Trial, ...] = (
     Trial(
         "PDF",
         _try_pdf,
-        lambda card: "" if card.documents else "it is sent the text of PDFs, not the PDF",
+        lambda card: "" if card.documents else _NO_PDFS,
         "if the model reads no PDFs: documents=False",
     ),
 )

@@ -20,6 +20,7 @@ from chargehand.models.call_errors import (
     call_refused,
     error_param,
     error_words,
+    file_advice,
     requested_wait,
     unreadable_reply,
     useless_reply,
@@ -271,7 +272,8 @@ class HttpModel(ABC):
                 continue
             smaller = smaller_limit(answer.status, words, limit)
             if smaller is None:
-                raise call_refused(self._party, answer.status, words, requested_wait(answer.headers))
+                wait = requested_wait(answer.headers)
+                raise call_refused(self._party, answer.status, words, wait, advice=file_advice(request.messages))
             limit = smaller
             if not depends_on_request(words):
                 self._most_tokens = limit
@@ -380,13 +382,20 @@ _OWN_HEADERS = frozenset(
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 
-def checked_headers(handle: str, headers: Mapping[str, str]) -> dict[str, str]:
+def checked_headers(handle: str, headers: object) -> dict[str, str]:
     """The headers that are sent with every call of a model; Invalid, without their values, where one cannot be."""
-    for name, value in headers.items():
+    checked: dict[str, str] = {}
+    if not isinstance(headers, Mapping):
+        raise Invalid(f'{handle}: headers is no mapping of names to texts; write it like {{"x-team": "blue"}}')
+    for name, value in cast("Mapping[object, object]", headers).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            wrong = f"the header {str(name)[:40]!r} has a name or a value that is no text"
+            raise Invalid(f'{handle}: {wrong}; write both as texts, like {{"x-team": "5"}}')
         if not _HEADER_NAME.fullmatch(name):
             raise Invalid(f"{handle}: {name[:40]!r} is no name of a header; use letters, digits and -")
         if name.lower() in _OWN_HEADERS:
             raise Invalid(f"{handle}: the header {name} is set for every call; leave it out of headers")
         if not value or not value.isascii() or not value.isprintable():
             raise Invalid(f"{handle}: the header {name} is empty or holds characters that no header can carry")
-    return dict(headers)
+        checked[name] = value
+    return checked
