@@ -130,7 +130,7 @@ class FieldMemory:
             return ""
         if body.get("tools") and _EFFORT_WITH_TOOLS.search(words):
             return self._limit_effort(handle, words, body)
-        if _defers(body) and _DEFERRED.search(words):
+        if DEFER not in self.dropped and _defers(body) and _DEFERRED.search(words):
             self.dropped.add(DEFER)
             return self.note(handle, f"{DEFER} is not taken: the schemas of all tools are sent")
         if renamed := self._rename(handle, words, body):

@@ -72,7 +72,7 @@ def deferrable(request: Request) -> tuple[ToolSpec, ...]:
     """Return the tools of a request that a model may be left to search for."""
     if len(request.tools) <= MOST_AT_ONCE:
         return ()
-    return tuple(tool for tool in request.tools if not tool.at_once and tool.name != request.tool_choice)
+    return tuple([tool for tool in request.tools if not tool.at_once and tool.name != request.tool_choice])
 
 
 def plan_search(request: Request, kept: Iterable[KeptPart]) -> Searching:
@@ -89,18 +89,20 @@ def plan_search(request: Request, kept: Iterable[KeptPart]) -> Searching:
     if not tools:
         return NO_SEARCH
     found = set(_found(kept))
-    keeps = found <= {tool.name for tool in request.tools}
-    called = {call.name for message in request.messages for call in message.calls}
-    deferred = frozenset(tool.name for tool in tools) - (called - found if keeps else called)
+    keeps = not found or found <= {tool.name for tool in request.tools}
+    called = {call.name for message in request.messages if message.calls for call in message.calls}
+    deferred = frozenset([tool.name for tool in tools]) - (called - found if keeps else called)
     return Searching(deferred, keeps) if deferred else NO_SEARCH
 
 
-def with_search(tools: Sequence[dict[str, object]], search: Searching, rule: ToolSearch) -> list[dict[str, object]]:
-    """Return the tools of a request, as its protocol writes them, with a search for those that are deferred."""
+def with_search(tools: list[dict[str, object]], search: Searching, rule: ToolSearch) -> list[dict[str, object]]:
+    """Return the tools of a request, as its protocol writes them, marked where they are deferred, with the search."""
     if not search.deferred:
-        return list(tools)
-    marked = [{**tool, DEFER: True} if tool["name"] in search.deferred else tool for tool in tools]
-    return [*marked, dict(rule.tool)]
+        return tools
+    for tool in tools:
+        if tool["name"] in search.deferred:
+            tool[DEFER] = True
+    return [*tools, dict(rule.tool)]
 
 
 def _found(kept: Iterable[KeptPart]) -> Iterator[str]:
