@@ -112,7 +112,7 @@ async def test_a_pdf_is_shown_to_models_that_take_it_and_its_text_is_known_to_th
     assert not [note for note in notes(result.entries) if "paper.pdf" in note]
     (note,) = [note for note in notes(told.entries) if "paper.pdf" in note]
     assert note.startswith("paper.pdf goes to scripted as text: it is not known to take PDFs.")
-    assert note.endswith("If it does: find_model('scripted', documents=True), in Python")
+    assert note.endswith("If it does: find_model('scripted', os.environ.get, documents=True), in Python")
 
 
 def notes(entries: Sequence[ev.Entry]) -> list[str]:

@@ -122,7 +122,7 @@ async def test_what_a_model_does_not_have_is_not_tried() -> None:
         results = await tried(handle_of("openai", server.url), native_tools=False, images=False, documents=False)
     states = {what: result.state for what, result in results.items()}
     assert {states[what] for what in ("tool round", "picture", "PDF")} == {"unsupported"}
-    assert "if it takes them: find_model(..., documents=True)" in results["PDF"].message
+    assert "if it takes them: find_model(HANDLE, os.environ.get, documents=True)" in results["PDF"].message
     assert (states["text"], states["schema"]) == ("ok", "ok")
     assert len(server.asked) == 2
 

@@ -95,7 +95,7 @@ def shown_as_text(brief: Brief, models: Sequence[Model]) -> list[str]:
     files = [source.file for source in brief.inputs if source.file is not None and source.value is not None]
     return [
         f"{file.name} goes to {blind.handle} as text: it is not known to take PDFs. "
-        f"If it does: find_model({blind.handle!r}, documents=True), in Python"
+        f"If it does: find_model({blind.handle!r}, os.environ.get, documents=True), in Python"
         for file in files
         if file.media_type == PDF
     ]

@@ -26,7 +26,7 @@ _SHOWN = 60
 _OTHER_MODEL = "name another model, or see what its server does with a plain request"
 _NO_PDFS = (
     "it is not known to take PDFs at this address, so it is sent their text; if it takes them: "
-    "find_model(..., documents=True), in Python"
+    "find_model(HANDLE, os.environ.get, documents=True), in Python"
 )
 _NO_LANGUAGE = "it reads no instructions: no language model is asked"
 
