@@ -60,7 +60,7 @@ def test_progress_that_cannot_be_written_does_not_stop_a_run(tmp_path: Path) -> 
 def test_a_run_that_cannot_be_written_any_further_says_how_to_do_it_once_more(tmp_path: Path) -> None:
     moves = {"a": [{"result": "kept"}], "b": [{"result": "x" * 60_000}]}
     policy = {"grace": 0.2, "retry": {"base": 0.01}}
-    file = script(tmp_path, task("a"), task("b", "a"), moves=moves, policy=policy, seconds=0.5)
+    file = script(tmp_path, task("a"), task("b", "a"), moves=moves, policy=policy, seconds=1.0)
     assert chargehand(tmp_path, "play", file, "--run", "made").returncode == 0  # the journal is there
     full = chargehand(tmp_path, "play", file, "--run", "full", first=SMALL_FILES)
     assert full.returncode == 1

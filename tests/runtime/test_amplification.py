@@ -300,7 +300,7 @@ async def test_the_same_over_real_sockets_for_two_hundred_runs_at_once(mode: str
         team = Team(
             [ANN],
             supervisor=Supervisor(model=f"openai+{server.url(mode)}#any", plan=tasks(1)),
-            timeout=0.8,
+            timeout=1.5,
             policy=WIDE,
             lookup=lambda _: None,
         )
