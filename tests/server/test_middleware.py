@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from chargehand.server.app import all_apis
-from chargehand.server.middleware.gate import Rates, open_keys
+from chargehand.server.middleware.gate import CallRates, open_keys
 from chargehand.server.middleware.keys import Allowed, create_key
 from chargehand.server.middleware.limits import UPLOADS, check_json
 from chargehand.server.routing import SLASH
@@ -316,7 +316,7 @@ def test_calls_of_a_key_and_tries_without_one_are_counted_apart(tmp_path: Path) 
 
 def test_what_was_used_up_comes_back_and_callers_are_forgotten() -> None:
     now = [0.0]
-    rates = Rates(60, lambda: now[0])
+    rates = CallRates(60, lambda: now[0])
     assert [rates.wait("a") for _ in range(60)] == [0.0] * 60
     assert rates.wait("a") == pytest.approx(1.0)
     assert rates.wait("b") == 0.0

@@ -48,7 +48,7 @@ def as_shown(file: FileReference, models: Sequence[Model]) -> Image | Document |
     return Image(file.id, file.media_type) if all(model.card.images for model in models) else None
 
 
-class Shown(Struct):
+class ShownFiles(Struct):
     """The pictures and PDFs beside one message."""
 
     images: tuple[Image, ...] = ()
@@ -66,9 +66,9 @@ class Shown(Struct):
             self.documents += (part,)
 
 
-def shown_inputs(brief: Brief, models: Sequence[Model]) -> Shown:
+def shown_inputs(brief: Brief, models: Sequence[Model]) -> ShownFiles:
     """The pictures and PDFs among the inputs of a brief that every model of a worker takes."""
-    shown = Shown()
+    shown = ShownFiles()
     for source in brief.inputs:
         part = None if source.file is None else as_shown(source.file, models)
         if part is not None:
@@ -156,9 +156,9 @@ class FilesOfTools(Struct, eq=False):
     _count: int = 0
     _size: int = 0
 
-    def show(self, files: Sequence[KeptFile]) -> tuple[Shown, str]:
+    def show(self, files: Sequence[KeptFile]) -> tuple[ShownFiles, str]:
         """What stands beside a result, and what the result says of its files. Of a PDF not shown that is its text."""
-        shown = Shown()
+        shown = ShownFiles()
         lines: list[str] = []
         texts: list[str] = []
         for kept in files:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, field, structs
 
-from chargehand.agents.attachments import Shown, check_readable, shown_as_text, shown_inputs, with_bytes
+from chargehand.agents.attachments import ShownFiles, check_readable, shown_as_text, shown_inputs, with_bytes
 from chargehand.agents.audit.claims import CLAIMING, WorkMaterial, day_of, describe, objection, trace_result
 from chargehand.agents.audit.provider_citations import confirm
 from chargehand.agents.inputs import (
@@ -88,7 +88,7 @@ class Attempt:
         self._brief = brief
         self._doubted: Done | None = None  # a result that was sent back, for when no better one comes
         nonce = new_nonce()
-        shown = shown_inputs(brief, ready.models) if brief.inputs else Shown()
+        shown = shown_inputs(brief, ready.models) if brief.inputs else ShownFiles()
         inputs = show_inputs(brief, nonce, by_handle=True, shown=shown.ids if brief.inputs else ())
         task = resources.prompts.text("task", instruction=brief.instruction, inputs=inputs.text).strip()
         earlier = show_earlier_calls(brief.earlier, nonce) if brief.earlier else ""

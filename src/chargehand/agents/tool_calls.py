@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct, field, structs
 
-from chargehand.agents.attachments import FilesOfTools, KeptFile, Shown, keep_files
+from chargehand.agents.attachments import FilesOfTools, KeptFile, ShownFiles, keep_files
 from chargehand.agents.inputs import WorkerHistory, read_on, without_pictures
 from chargehand.agents.setup import GIVE_UP, READ_MORE, ReadyWorker
 from chargehand.code_errors import mistake_failure
@@ -575,7 +575,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         """Add a result to the history; whether it is new to the model."""
         call = plan.call
         tool = plan.tool
-        files = Shown()
+        files = ShownFiles()
         if returned.code_error is not None:
             # no model can mend a tool: the attempt ends, and so does the task unless another worker may take it
             raise WorkFailed(mistake_failure(returned.code_error, f"the tool {call.name}"), NOTHING)
@@ -602,7 +602,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             wrapped = self._wrap(call, tool, excerpt, failed=bool(returned.error))
         else:
             wrapped = self._wrap_again(call, excerpt, failed=bool(returned.error))
-            files = Shown()  # it has them already
+            files = ShownFiles()  # it has them already
         if returned.note:  # in our words, so outside the envelope
             wrapped = f"{wrapped}\n{returned.note}"
         message = Message(
@@ -616,11 +616,11 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         self.history.add(message, text)
         return not repeat.warning
 
-    def _text_and_files(self, returned: Returned, tool: Tool | None) -> tuple[Shown, str]:
+    def _text_and_files(self, returned: Returned, tool: Tool | None) -> tuple[ShownFiles, str]:
         """What stands beside a result, and the result in words: without drawing instructions, which are no use."""
         text = _text(returned, tool)
         if not returned.files:
-            return Shown(), text
+            return ShownFiles(), text
         if self._files is None:
             self._files = FilesOfTools(self.ready.models)
         files, listed = self._files.show(returned.files)

@@ -285,23 +285,23 @@ def _write_choice(choice: str) -> object:
 _INCOMPLETE: dict[str, Finish] = {"max_output_tokens": "length", "content_filter": "refused"}
 
 
-class _InputDetails(Struct):
+class _ResponseInputDetails(Struct):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
 
 
-class _OutputDetails(Struct):
+class _ResponseOutputDetails(Struct):
     reasoning_tokens: int | None = None
 
 
-class _Usage(Struct):
+class _ResponseUsage(Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
+    input_tokens_details: _ResponseInputDetails | None = None
+    output_tokens_details: _ResponseOutputDetails | None = None
 
 
-class _Annotation(Struct):
+class _ItemAnnotation(Struct):
     """What a text rests on: a page of the web or a file."""
 
     type: str = ""
@@ -319,7 +319,7 @@ class _Part(Struct):
     type: str = ""
     text: str = ""
     refusal: str = ""
-    annotations: list[_Annotation] | None = None
+    annotations: list[_ItemAnnotation] | None = None
 
 
 class _Item(Struct):
@@ -349,7 +349,7 @@ class _Item(Struct):
         return "\n\n".join([part.text for part in self.summary or self.content or ()])
 
 
-class _Kind(Struct):
+class _ItemKind(Struct):
     type: str
     id: str | None = None
 
@@ -362,13 +362,13 @@ class _Response(Struct):
     status: str | None = None
     output: list[Raw] | None = None
     incomplete_details: _Incomplete | None = None
-    usage: _Usage | None = None
+    usage: _ResponseUsage | None = None
     model: str | None = None
     service_tier: str | None = None
     error: Raw = NOTHING
 
 
-class _Event(Struct):
+class _StreamEvent(Struct):
     """An event of a stream. Fields that only some kinds have are of any shape: new kinds may come."""
 
     type: str = ""
@@ -384,10 +384,10 @@ class _Event(Struct):
 
 _RESPONSE = msgspec.json.Decoder(_Response)
 _ITEM = msgspec.json.Decoder(_Item)
-_KIND = msgspec.json.Decoder(_Kind)
+_KIND = msgspec.json.Decoder(_ItemKind)
 _READ = frozenset(("message", "function_call", "reasoning"))
 """The kinds of items that are read. Others are only kept."""
-_EVENT = msgspec.json.Decoder(_Event)
+_EVENT = msgspec.json.Decoder(_StreamEvent)
 
 
 def read_whole(party: Party, body: bytes) -> Reply:
@@ -439,7 +439,7 @@ def _read_reply(party: Party, items: Sequence[tuple[_Item, Raw]], response: _Res
     return with_citations(reply, filter(None, citations)) if citations else reply
 
 
-def _citation(annotation: _Annotation, text: str) -> Citation | None:
+def _citation(annotation: _ItemAnnotation, text: str) -> Citation | None:
     """A citation of a page or a file; None for an annotation that is neither."""
     if annotation.type == "url_citation":
         claim = text[max(0, annotation.start_index or 0) : max(0, annotation.end_index or 0)].strip()
@@ -498,11 +498,11 @@ def _ending(response: _Response, *, refused: bool, calls: bool) -> Finish:
     return "tools" if calls else "stop"
 
 
-def _spent(usage: _Usage | None, *, searches: int) -> Usage | None:
+def _spent(usage: _ResponseUsage | None, *, searches: int) -> Usage | None:
     if usage is None:
         return None
-    read = usage.input_tokens_details or _InputDetails()
-    written = usage.output_tokens_details or _OutputDetails()
+    read = usage.input_tokens_details or _ResponseInputDetails()
+    written = usage.output_tokens_details or _ResponseOutputDetails()
     return checked_usage(
         usage.input_tokens,
         usage.output_tokens,
@@ -546,7 +546,7 @@ class ResponseStream:
         self._begun = False
         self._items: list[_GrowingItem] = []
         self._response: _Response | None = None
-        self._handlers: dict[str, Callable[[_Event], None]] = {
+        self._handlers: dict[str, Callable[[_StreamEvent], None]] = {
             "response.created": self._begin,
             "response.output_item.added": self._start,
             "response.output_item.done": self._finish,
@@ -582,7 +582,7 @@ class ResponseStream:
         """Whether a thought has begun and is not over. It may take minutes, of which nothing is told."""
         return bool(self._items) and self._items[-1].open and self._items[-1].item.type == "reasoning"
 
-    def _event(self, event: _Event) -> None:
+    def _event(self, event: _StreamEvent) -> None:
         if is_present(event.error):
             raise error_in_reply(self._party, event.error)
         handle = self._handlers.get(event.type)
@@ -592,24 +592,24 @@ class ResponseStream:
             raise Unreadable("an event of its stream has no type")
         # new kinds of events may come, and are passed over
 
-    def _fail(self, event: _Event) -> None:
+    def _fail(self, event: _StreamEvent) -> None:
         """Raise what an `error` event says."""
         words = {"message": str(event.message or "it does not say why"), "code": str(event.code or "")}
         raise error_in_reply(self._party, Raw(msgspec.json.encode(words)))
 
-    def _begin(self, event: _Event) -> None:
+    def _begin(self, event: _StreamEvent) -> None:
         if self._begun or event.response is None:
             raise Unreadable("its stream begins twice, or with no response")
         self._begun = True
 
-    def _start(self, event: _Event) -> None:
+    def _start(self, event: _StreamEvent) -> None:
         if not self._begun:
             raise Unreadable("its stream holds an item outside a response")
         if event.output_index != len(self._items):
             raise Unreadable("its stream begins an item out of turn")
         self._items.append(_GrowingItem(*_read_item(event.item)))
 
-    def _open_item(self, event: _Event) -> _GrowingItem:
+    def _open_item(self, event: _StreamEvent) -> _GrowingItem:
         index = event.output_index
         if not 0 <= index < len(self._items) or not self._items[index].open:
             raise Unreadable("its stream gives a piece of an item that is not open")
@@ -618,13 +618,13 @@ class ResponseStream:
             raise Unreadable("its stream mixes two items")
         return growing
 
-    def _piece(self, event: _Event, kind: str) -> tuple[_GrowingItem, str]:
+    def _piece(self, event: _StreamEvent, kind: str) -> tuple[_GrowingItem, str]:
         growing = self._open_item(event)
         if growing.item.type != kind or not isinstance(event.delta, str):
             raise Unreadable("its stream mixes two kinds of items")
         return growing, event.delta
 
-    def _add_text(self, event: _Event) -> None:
+    def _add_text(self, event: _StreamEvent) -> None:
         growing, piece = self._piece(event, "message")
         if growing is not self._items[-1]:
             raise Unreadable("its stream mixes two items")
@@ -639,26 +639,26 @@ class ResponseStream:
         else:
             self._hear(piece)
 
-    def _add_refusal(self, event: _Event) -> None:
+    def _add_refusal(self, event: _StreamEvent) -> None:
         growing, piece = self._piece(event, "message")
         growing.refusal.append(piece)
 
-    def _begin_summary(self, event: _Event) -> None:
+    def _begin_summary(self, event: _StreamEvent) -> None:
         growing = self._open_item(event)
         if growing.pieces:
             growing.pieces.append("\n\n")
             self._tell(growing.item, "\n\n")
 
-    def _add_thought(self, event: _Event) -> None:
+    def _add_thought(self, event: _StreamEvent) -> None:
         growing, piece = self._piece(event, "reasoning")
         growing.pieces.append(piece)
         self._tell(growing.item, piece)
 
-    def _add_arguments(self, event: _Event) -> None:
+    def _add_arguments(self, event: _StreamEvent) -> None:
         growing, piece = self._piece(event, "function_call")
         growing.pieces.append(piece)
 
-    def _finish(self, event: _Event) -> None:
+    def _finish(self, event: _StreamEvent) -> None:
         """Take an item as it is at its end. It says again what came in pieces, and may have come at once."""
         growing = self._open_item(event)
         item, _ = _read_item(event.item)
@@ -677,7 +677,7 @@ class ResponseStream:
         elif item.type == "reasoning" and not told:
             self._tell(item, item.thought)
 
-    def _end(self, event: _Event) -> None:
+    def _end(self, event: _StreamEvent) -> None:
         response = event.response
         if response is None or not self._begun:
             raise Unreadable("its stream ends with no response")

@@ -19,7 +19,7 @@ Size: TypeAlias = tuple[float, ...]
 """Tokens of each kind, as they are estimated before anything is known of a model; the sum is the estimate."""
 
 
-class _Kind(NamedTuple):
+class _TextKind(NamedTuple):
     """Something a model reads.
 
     `doubt` is how far the estimate of it is off for a usual tokenizer, as a part of it; `margin` is what is added to
@@ -34,19 +34,19 @@ class _Kind(NamedTuple):
 # Fitted to the tokenizers of GPT-4o, Gemini, DeepSeek V3, Qwen 3 and Claude 2; tests/models/token_samples.json has
 # counts of theirs.
 _KINDS = (
-    _Kind("English and code", 0.15, 0.4),
-    _Kind("other Latin words", 0.35, 0.7),
-    _Kind("Cyrillic", 0.45, 1.1),
-    _Kind("Chinese", 0.5, 1.2),
-    _Kind("Japanese", 0.5, 1.1),
-    _Kind("other scripts", 0.6, 1.5),
-    _Kind("digits", 0.55, 1.1),
-    _Kind("marks", 0.12, 0.5),
-    _Kind("frames", 0.5, 1.0),
-    _Kind("tools", 0.4, 0.6),
-    _Kind("images", 0.5, 0.0),
-    _Kind("documents", 0.6, 0.6),
-    _Kind("request", 8.0, 0.0),
+    _TextKind("English and code", 0.15, 0.4),
+    _TextKind("other Latin words", 0.35, 0.7),
+    _TextKind("Cyrillic", 0.45, 1.1),
+    _TextKind("Chinese", 0.5, 1.2),
+    _TextKind("Japanese", 0.5, 1.1),
+    _TextKind("other scripts", 0.6, 1.5),
+    _TextKind("digits", 0.55, 1.1),
+    _TextKind("marks", 0.12, 0.5),
+    _TextKind("frames", 0.5, 1.0),
+    _TextKind("tools", 0.4, 0.6),
+    _TextKind("images", 0.5, 0.0),
+    _TextKind("documents", 0.6, 0.6),
+    _TextKind("request", 8.0, 0.0),
 )
 TOOLS = -4
 """The place of tools and schemas in a size."""

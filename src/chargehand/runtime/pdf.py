@@ -70,7 +70,7 @@ async def read_pdf(body: bytes, place: str, *, seconds: Seconds = MAX_SECONDS) -
     """
     if not can_read_text():
         return PdfText(count_pages(body))
-    reading = _Reading(body, monotonic() + seconds)
+    reading = _PdfReading(body, monotonic() + seconds)
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
 
@@ -92,7 +92,7 @@ async def read_pdf(body: bytes, place: str, *, seconds: Seconds = MAX_SECONDS) -
     return PdfText(reading.total, mark_pages(tuple(reading.pages), reading.total))
 
 
-class _Reading:
+class _PdfReading:
     """Reads a PDF in a thread, page by page, as long as there is time and room."""
 
     def __init__(self, body: bytes, until: float) -> None:

@@ -366,7 +366,7 @@ _MOST = 10_000
 """Callers that are remembered at once."""
 
 
-class Rates:
+class CallRates:
     """Calls a minute, by caller. One that has not called for a minute is forgotten."""
 
     def __init__(self, most: int, clock: Callable[[], Seconds]) -> None:
@@ -400,8 +400,8 @@ class Access:
         self._app = app
         self._keys = keys
         self._apis = apis
-        self._calls = Rates(settings.limits.calls, clock)
-        self._strangers = Rates(settings.limits.strangers, clock)
+        self._calls = CallRates(settings.limits.calls, clock)
+        self._strangers = CallRates(settings.limits.strangers, clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         caller = scope[CALLER] = self._caller(scope)
