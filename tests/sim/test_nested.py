@@ -8,7 +8,7 @@ from tests.support.hunts import hunt_size
 
 SEEDS = hunt_size(quick=80, thorough=240)
 BLOCKS = 8
-HUNT = hunt_size(quick=("--first", "120", "--hunt", "20"), thorough=("--hunt", "2000"))
+HUNT = hunt_size(quick=("--first", "120", "--hunt", "60"), thorough=("--hunt", "2000"))
 """The bugs that are planted in the quick hunt are found by seeds from 120 on."""
 HUNTED = hunt_size(quick=MONEY[::3], thorough=MONEY)
 
