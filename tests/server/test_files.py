@@ -317,4 +317,5 @@ def test_a_function_reads_the_bytes_of_a_file(tmp_path: Path) -> None:
         sent = upload(client, PNG, "image/png").json()["id"]
         body = {"team": "desk", "goal": "Look at it.", "plan": plan, "files": [sent]}
         run = client.post("/api/runs", json=body).json()["run"]
-        assert wait(client, run)["answer"] == f"cat.png has {len(PNG)} bytes"
+        shown = wait(client, run)
+        assert shown["answer"] == f"cat.png has {len(PNG)} bytes", shown

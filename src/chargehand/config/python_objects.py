@@ -7,6 +7,7 @@ from hashlib import blake2b
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from threading import RLock
 from types import ModuleType
 
 from chargehand.config.source import inside, near
@@ -114,13 +115,20 @@ def _missing(folder: Path, name: str, error: ModuleNotFoundError, team_file: str
     return Invalid(f"there is no module {name!r}, neither beside {team_file} nor installed{hint}")
 
 
+_loading = RLock()
+"""Held while a module is loaded: another thread must not be given a module that is not whole yet."""
+
+
 def _beside(file: Path) -> ModuleType:
     """A module of the team's folder. It is loaded again only when its file has changed."""
     stamp = file.stat()
     mark = f"{file}\0{stamp.st_mtime_ns}\0{stamp.st_size}"
     private = f"_chargehand_{blake2b(mark.encode(), digest_size=8).hexdigest()}_{file.stem.strip('_')}"
-    if private in sys.modules:
-        return sys.modules[private]
+    with _loading:
+        return sys.modules.get(private) or _load(file, private)
+
+
+def _load(file: Path, private: str) -> ModuleType:
     places = [str(file.parent)] if file.name == "__init__.py" else None
     spec = spec_from_file_location(private, file, submodule_search_locations=places)
     if spec is None or spec.loader is None:
