@@ -204,7 +204,6 @@ async def fail(handle: str, known: dict[str, str], *, streamed: bool) -> ModelFa
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.skipif(find_spec("boto3") is None, reason="needs the extra bedrock")
 async def test_bedrock_without_credentials_says_what_to_set(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, streamed: bool
 ) -> None:
@@ -222,7 +221,6 @@ async def test_bedrock_without_credentials_says_what_to_set(
     assert "Unable to locate credentials; set AWS_BEARER_TOKEN_BEDROCK" in failed.failure.message
 
 
-@pytest.mark.skipif(find_spec("boto3") is None, reason="needs the extra bedrock")
 def test_a_profile_that_is_not_there_is_named_when_the_model_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "nobody")
     with pytest.raises(Invalid, match=r"bedrock:x: its library cannot make the call: .*nobody.*AWS_PROFILE"):
