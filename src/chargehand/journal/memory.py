@@ -45,6 +45,24 @@ class _Stream(Struct, eq=False, gc=False):
     held: bool = False
     ended: bool = False
     entries: list[Entry] = []
+    listed: frozenset[str] | None = None
+    """Its files, once they were listed after its end; None: not yet."""
+
+    def list_files(self) -> frozenset[str]:
+        """Return the ids of the files that the run was given, and of those that its tools returned."""
+        if self.listed is not None:
+            return self.listed
+        ids: set[str] = set()
+        for entry in self.entries:
+            event = entry.event
+            if isinstance(event, RunRequested):
+                ids.update(item.file.id for item in event.inputs if item.file is not None)
+            elif isinstance(event, StepFinished):
+                ids.update(event.files)
+        files = frozenset(ids)
+        if self.ended:
+            self.listed = files
+        return files
 
 
 class MemoryJournal:
@@ -159,8 +177,8 @@ class MemoryJournal:
             oldest = self._ended.popleft()
             runs = (oldest, *self._nested.pop(oldest, ()))
             streams = [self._streams.pop(run) for run in runs if run in self._streams]
-            if unused := _given_files(streams):
-                self.files.forget(unused - _given_files(self._streams.values()))
+            if unused := _list_files(streams):
+                self.files.forget(unused - _list_files(self._streams.values()))
 
     async def read_readable(self, run: str, *, after: int = 0) -> Readable:
         return Readable(await self.read(run, after=after))
@@ -207,17 +225,9 @@ class MemoryJournal:
         """Nothing to let go of: what was written can still be read."""
 
 
-def _given_files(streams: Iterable[_Stream]) -> set[str]:
-    """The ids of the files that runs were given, and of those that their tools returned."""
-    ids: set[str] = set()
-    for stream in streams:
-        request = stream.entries[0].event if stream.entries else None
-        if isinstance(request, RunRequested):
-            ids |= {item.file.id for item in request.inputs if item.file is not None}
-        for entry in stream.entries:
-            if isinstance(entry.event, StepFinished):
-                ids.update(entry.event.files)
-    return ids
+def _list_files(streams: Iterable[_Stream]) -> frozenset[str]:
+    """Return the ids of the files of several runs."""
+    return frozenset[str]().union(*(stream.list_files() for stream in streams))
 
 
 def _row(run: str, stream: _Stream) -> RunRow:
